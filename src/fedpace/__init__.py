@@ -1,0 +1,3 @@
+"""Federated learning for clients that disagree."""
+
+__version__ = "0.1.0"

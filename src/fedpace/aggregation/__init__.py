@@ -1,0 +1,29 @@
+"""Aggregation rules: callables on an N × d matrix of updates, or streams. They know tensors and nothing else."""
+
+from fedpace.aggregation._gram import GramRule, cosines, gram
+from fedpace.aggregation._rule import Diagnostics, Rule, Stream, rules
+from fedpace.aggregation._scaled import SignScaled
+from fedpace.aggregation._signs import SignSum, threshold_count
+from fedpace.aggregation.dampened import Dampened
+from fedpace.aggregation.harmonised import Harmonised
+from fedpace.aggregation.harmonised_projection import HarmonisedProjection
+from fedpace.aggregation.masked import Masked
+from fedpace.aggregation.mean import Mean
+
+__all__ = [
+    "Dampened",
+    "Diagnostics",
+    "GramRule",
+    "Harmonised",
+    "HarmonisedProjection",
+    "Masked",
+    "Mean",
+    "Rule",
+    "SignScaled",
+    "SignSum",
+    "Stream",
+    "cosines",
+    "gram",
+    "rules",
+    "threshold_count",
+]

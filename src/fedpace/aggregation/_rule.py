@@ -1,0 +1,87 @@
+"""What an aggregation rule is: a function of the clients' updates, on a matrix or as a stream."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedpace.aggregation._signs import SignSum
+from fedpace.core import ConfigError, Named, Registry
+
+Diagnostics = dict[str, Any]
+
+
+class Stream(ABC):
+    """Takes one update at a time and ends in the aggregate. A row may be overwritten after ``add``: copy what is kept.
+
+    ``signs`` is the sign sum where the rule needs one anyway, so that nobody counts signs twice. ``diagnostics`` is
+    filled by ``finish``.
+    """
+
+    signs: SignSum | None = None
+
+    def __init__(self) -> None:
+        self.diagnostics: Diagnostics = {}
+
+    @abstractmethod
+    def add(self, update: Tensor, weight: float = 1.0) -> None:
+        """Take one client's update."""
+
+    @abstractmethod
+    def finish(self) -> Tensor:
+        """The aggregate of everything added; zero if nothing was."""
+
+
+class Rule(Named, ABC):
+    """A callable on an N × d matrix of updates. Written as a stream, so both ways give bitwise the same result."""
+
+    def __call__(self, updates: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Aggregate the rows of ``updates``; ``weights`` (one per row, not negative) default to uniform."""
+        checked = check_weights(updates, weights)
+        stream = self.start(updates.shape[1], updates.shape[0], updates.dtype)
+        for update, weight in zip(updates, checked, strict=True):
+            stream.add(update, weight)
+        return stream.finish()
+
+    @abstractmethod
+    def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:
+        """Begin a stream of at most ``clients`` updates of ``size`` coordinates."""
+
+
+rules: Registry[Rule] = Registry("rule")
+
+
+def check_weights(updates: Tensor, weights: Tensor | None) -> list[float]:
+    """Weights as floats, after a check that they fit the matrix."""
+    if updates.dim() != 2:
+        raise ConfigError(f"updates: expected a matrix with a row per client, found shape {tuple(updates.shape)}")
+    if weights is None:
+        return [1.0] * updates.shape[0]
+    values = torch.as_tensor(weights, dtype=torch.float64).tolist()
+    if len(values) != updates.shape[0] or min(values, default=0.0) < 0:
+        raise ConfigError(f"weights: expected {updates.shape[0]} values that are not negative, found {values}")
+    return list(values)
+
+
+class WeightedSum:
+    """Running Σ wᵢuᵢ and Σ wᵢ. While every weight so far is zero, clients count alike (``algorithms``: fall back)."""
+
+    def __init__(self, size: int, dtype: torch.dtype) -> None:
+        self.sum = torch.zeros(size, dtype=dtype)
+        self.total = 0.0
+        self.clients = 0
+
+    def add(self, update: Tensor, weight: float) -> None:
+        """Add one weighted update."""
+        if weight > 0 and self.total == 0:
+            self.sum.zero_()  # what came before had no weight
+        self.clients += 1
+        self.total += weight
+        self.sum.add_(update, alpha=weight if self.total > 0 else 1.0)
+
+    def mean(self) -> Tensor:
+        """Σ wᵢuᵢ / Σ wᵢ, in place; call once."""
+        return self.sum.div_(self.total or max(self.clients, 1))

@@ -1,0 +1,55 @@
+"""The sign-sum kernel: how far do clients agree on the direction of each coordinate?
+
+Sums of signs are integers. Accumulating ±1/N in floating point misses thresholds that are met exactly (A = 0.4 at
+N = 10, GMA's main setting), so every comparison here is one of integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+import torch
+from torch import Tensor
+
+BLOCK = 1 << 16  # coordinates per step: temporaries stay in a core's cache and out of the server's memory
+
+
+def blocks(size: int) -> Iterator[slice]:
+    """Consecutive slices that cover ``size`` coordinates."""
+    return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))
+
+
+def threshold_count(share: float, clients: int) -> int:
+    """The smallest |S| that reaches an agreement of ``share`` among ``clients``.
+
+    >>> threshold_count(0.4, 10), threshold_count(1 / 3, 3), threshold_count(0.2, 3)
+    (4, 1, 1)
+    """
+    return ceil(share * clients - 1e-9)
+
+
+class SignSum:
+    """S = Σ sgn(uᵢ) per coordinate, with sgn(0) = 0, in one integer vector however many clients report."""
+
+    def __init__(self, size: int, clients: int) -> None:
+        self.sum = torch.zeros(size, dtype=torch.int8 if clients <= 127 else torch.int16)
+        self.clients = 0
+
+    def add(self, update: Tensor) -> None:
+        """Count one client's signs. A client that sends zero lowers the agreement: it still counts in N."""
+        self.clients += 1
+        for part in blocks(len(self.sum)):
+            self.sum[part] += torch.sign(update[part]).to(self.sum.dtype)
+
+    def counts(self, part: slice = slice(None)) -> Tensor:
+        """|S| of some coordinates: agreement times the number of clients, an integer."""
+        return self.sum[part].abs()
+
+    def mean_agreement(self) -> float:
+        """Agreement A = |S| / N averaged over the coordinates."""
+        return float(self.counts().sum(dtype=torch.int64)) / max(self.sum.numel() * self.clients, 1)
+
+    def histogram(self, part: slice = slice(None)) -> list[int]:
+        """Number of coordinates with |S| = 0, 1, …, N."""
+        return [int(n) for n in torch.bincount(self.counts(part).int(), minlength=self.clients + 1)]

@@ -1,0 +1,30 @@
+"""FedGH as FedPACE describes it: clients count by their similarity to the others."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedpace.aggregation._gram import GramRule, cosines
+from fedpace.aggregation._rule import rules
+
+
+@rules.register("harmonised")
+class Harmonised(GramRule):
+    """Clients are weighted by the sum of their cosines with all clients (FedPACE, Eq. 2).
+
+    wᵢ = Σⱼ cos(uᵢ, uⱼ), result Σ wᵢuᵢ / Σ wᵢ. A single wᵢ can be negative: ``negative`` = ``clamp`` sets it to zero,
+    ``keep`` is literal. If the weights sum to zero, clients count alike. With two clients this is the uniform mean.
+    Sample weights multiply wᵢ where given.
+    """
+
+    negative: Literal["clamp", "keep"] = "clamp"
+
+    def coefficients(self, gram_matrix: Tensor, weights: Tensor) -> Tensor:
+        """Normalised cosine sums."""
+        sums = cosines(gram_matrix).sum(dim=1) * weights
+        if self.negative == "clamp":
+            sums = sums.clamp_min(0)
+        return sums / sums.sum() if sums.sum() > 1e-12 else torch.full_like(sums, 1 / len(sums))

@@ -1,0 +1,31 @@
+"""Gradient harmonisation by projection."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedpace.aggregation._gram import GramRule
+from fedpace.aggregation._rule import rules
+
+
+@rules.register("harmonised_projection")
+class HarmonisedProjection(GramRule):
+    """Both clients of a conflicting pair lose what opposes the other, then the mean (Zhang, Sun & Chen, 2023).
+
+    For every pair with a negative inner product, each is projected on the normal plane of the other, using copies taken
+    when the pair is processed. Pairs go in lexicographic order, because the result depends on it. No parameters.
+    """
+
+    def coefficients(self, gram_matrix: Tensor, weights: Tensor) -> Tensor:
+        """Projections as operations on coefficient vectors over the Gram matrix: no d-sized work."""
+        clients = len(gram_matrix)
+        mixes = torch.eye(clients, dtype=torch.float64)  # row i: vector i as a combination of the original updates
+        for i in range(clients):
+            for j in range(i + 1, clients):
+                a, b = mixes[i].clone(), mixes[j].clone()
+                inner = a @ gram_matrix @ b
+                if inner < 0:
+                    mixes[i] = a - inner / (b @ gram_matrix @ b) * b
+                    mixes[j] = b - inner / (a @ gram_matrix @ a) * a
+        return weights @ mixes

@@ -1,0 +1,47 @@
+"""Errors that a user can cause. Each message is one line: what was expected, what was found, how to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class FedpaceError(Exception):
+    """Base of all errors that the command line shows as one line and exit code 2."""
+
+
+class ConfigError(FedpaceError):
+    """A preset, key or value that cannot be used."""
+
+
+class DataError(FedpaceError):
+    """Data that is missing, damaged or does not fit."""
+
+
+class PartitionError(FedpaceError):
+    """A partition that cannot be made of this data."""
+
+
+class ModelError(FedpaceError):
+    """A model that cannot be built or does not fit the data."""
+
+
+class ClientError(FedpaceError):
+    """Every client of a round failed, or a client sent something that the guard was told to refuse."""
+
+
+class RunFolderError(FedpaceError):
+    """A run folder that holds something else, is damaged, or cannot be written."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The tail of an error message: the nearest known name, or all of them.
+
+    >>> did_you_mean("fedavgg", ["fedavg", "gma"])
+    "did you mean 'fedavg'?"
+    >>> did_you_mean("zzz", ["fedavg", "gma"])
+    'known: fedavg, gma'
+    """
+    known = sorted(known)
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"

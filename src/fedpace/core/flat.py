@@ -1,0 +1,78 @@
+"""A module whose parameters are views of one flat vector: loading, reading and stepping touch one tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedpace.core.layout import Layout
+
+
+@dataclass
+class Buffers:
+    """A module's buffers (BatchNorm statistics), flat; integers are kept apart because they are never averaged."""
+
+    floats: Tensor
+    integers: Tensor
+
+    def clone(self) -> Buffers:
+        """An independent copy."""
+        return Buffers(self.floats.clone(), self.integers.clone())
+
+    def copy_(self, other: Buffers) -> None:
+        """Take over another's values in place."""
+        self.floats.copy_(other.floats)
+        self.integers.copy_(other.integers)
+
+
+class FlatModule:
+    """Wraps a module so that ``vector``, ``gradient`` and ``buffers`` *are* its parameters, gradients and buffers.
+
+    Writing to ``vector`` changes the module; ``backward()`` accumulates into ``gradient``. One such object is resident
+    per worker and serves every client, so a client costs one copy in and one subtraction out.
+
+    >>> flat = FlatModule(nn.Linear(2, 1, bias=False))
+    >>> _ = flat.vector.copy_(torch.tensor([1.0, 2.0]))
+    >>> flat.module(torch.ones(1, 2)).item()
+    3.0
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.layout = Layout.of(module)
+        self.vector = torch.empty(self.layout.size)
+        self.gradient = torch.zeros(self.layout.size)
+        parameters = dict(module.named_parameters())
+        gradients = dict(self.layout.tensors(self.gradient))
+        for name, view in self.layout.tensors(self.vector):
+            view.copy_(parameters[name].data)
+            parameters[name].data = view
+            parameters[name].grad = gradients[name]
+        self.buffers = self._flatten_buffers()
+
+    def _flatten_buffers(self) -> Buffers:
+        owners = [(owner, name, b) for owner in self.module.modules() for name, b in owner.named_buffers(recurse=False)]
+        flat = {}
+        for is_float, dtype in ((True, torch.float32), (False, torch.int64)):
+            chosen = [(o, n, b) for o, n, b in owners if b.is_floating_point() == is_float]
+            flat[is_float] = torch.empty(sum(b.numel() for _, _, b in chosen), dtype=dtype)
+            start = 0
+            for owner, name, buffer in chosen:
+                view = flat[is_float][start : start + buffer.numel()].view(buffer.shape)
+                view.copy_(buffer)
+                setattr(owner, name, view)
+                start += buffer.numel()
+        return Buffers(flat[True], flat[False])
+
+    def load(self, vector: Tensor, buffers: Buffers) -> None:
+        """Take over parameters and buffers, clear the gradient, switch to training mode."""
+        self.vector.copy_(vector)
+        self.buffers.copy_(buffers)
+        self.gradient.zero_()
+        self.module.train()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The module's state as independent contiguous tensors, for saving."""
+        return {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}

@@ -1,0 +1,79 @@
+"""A model's trainable parameters as one flat vector, and the map from names to its slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each named tensor lies in a flat vector, in ``named_parameters()`` order.
+
+    ``personal`` names the tensors that never leave a client; all others are shared, and only they are aggregated.
+
+    >>> layout = Layout.of(nn.Linear(3, 2))
+    >>> layout.size, layout.slices
+    (8, {'weight': slice(0, 6, None), 'bias': slice(6, 8, None)})
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    personal: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Layout:
+        """The layout of a module's trainable parameters."""
+        trainable = [(name, tuple(p.shape)) for name, p in module.named_parameters() if p.requires_grad]
+        return cls(tuple(name for name, _ in trainable), tuple(shape for _, shape in trainable))
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Name → slice of the flat vector."""
+        found, start = {}, 0
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            found[name] = slice(start, start := start + prod(shape))
+        return found
+
+    @property
+    def size(self) -> int:
+        """Length of the flat vector."""
+        return sum(prod(shape) for shape in self.shapes)
+
+    def with_personal(self, is_personal: Callable[[str], bool]) -> Layout:
+        """The same layout, with the tensors whose name satisfies ``is_personal`` declared personal."""
+        return Layout(self.names, self.shapes, frozenset(filter(is_personal, self.names)))
+
+    @cached_property
+    def shared(self) -> Layout:
+        """The layout of the shared part alone, as it travels."""
+        kept = [(n, s) for n, s in zip(self.names, self.shapes, strict=True) if n not in self.personal]
+        return Layout(tuple(n for n, _ in kept), tuple(s for _, s in kept))
+
+    def take_shared(self, vector: Tensor) -> Tensor:
+        """The shared part of a whole vector, as a vector of its own (the vector itself if nothing is personal)."""
+        if not self.personal:
+            return vector
+        return torch.cat([vector[self.slices[name]] for name in self.shared.names])
+
+    def put_shared(self, vector: Tensor, shared: Tensor) -> None:
+        """Write a shared part into a whole vector, in place; personal coordinates keep their values."""
+        for name, values in self.shared.tensors(shared):
+            vector[self.slices[name]] = values.flatten()
+
+    def tensors(self, vector: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Each tensor's name and its view of ``vector`` in its own shape."""
+        for (name, part), shape in zip(self.slices.items(), self.shapes, strict=True):
+            yield name, vector[part].view(shape)
+
+    def where(self, included: Callable[[str, tuple[int, ...]], bool]) -> Tensor:
+        """Boolean vector: true at the coordinates of the tensors that ``included(name, shape)`` accepts."""
+        flags = torch.zeros(self.size, dtype=torch.bool)
+        for (name, part), shape in zip(self.slices.items(), self.shapes, strict=True):
+            flags[part] = included(name, shape)
+        return flags
