@@ -1,3 +1,38 @@
-"""Federated learning for clients that disagree."""
+"""Federated learning for clients that disagree.
+
+>>> import fedpace
+>>> federation = fedpace.load("digits").partition("dirichlet", alpha=0.1, clients=3)
+>>> result = fedpace.train(federation, "fedpace", model="linear", rounds=21, settings={"executor": "serial"})
+>>> result.records[-1]["stage"]
+'dampen'
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = ["Comparison", "Data", "Federation", "FedpaceError", "Result", "compare", "load", "train"]
+
+if TYPE_CHECKING:
+    from fedpace.analysis import Comparison
+    from fedpace.core import FedpaceError
+    from fedpace.data import Data, Federation, load
+    from fedpace.experiments import Result, compare, train
+
+_ORIGIN = {
+    "Comparison": "fedpace.analysis",
+    "Data": "fedpace.data",
+    "FedpaceError": "fedpace.core",
+    "Federation": "fedpace.data",
+    "Result": "fedpace.experiments",
+    "compare": "fedpace.experiments",
+    "load": "fedpace.data",
+    "train": "fedpace.experiments",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: ``fedpace --help`` need not wait for torch."""
+    if name not in _ORIGIN:
+        raise AttributeError(f"module 'fedpace' has no attribute '{name}'")
+    return getattr(import_module(_ORIGIN[name]), name)

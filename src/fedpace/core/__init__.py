@@ -8,11 +8,14 @@ from fedpace.core.errors import (
     ModelError,
     PartitionError,
     RunFolderError,
+    did_you_mean,
 )
 from fedpace.core.flat import Buffers, FlatModule
 from fedpace.core.layout import Layout
+from fedpace.core.perturbation import Perturbation, Scaling, scalings
 from fedpace.core.seeds import derive, numpy_stream, torch_stream
-from fedpace.core.settings import Named, Registry, Settings, parse
+from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
+from fedpace.core.update import Update
 
 __all__ = [
     "Buffers",
@@ -25,11 +28,19 @@ __all__ = [
     "ModelError",
     "Named",
     "PartitionError",
+    "Perturbation",
     "Registry",
     "RunFolderError",
+    "Scaling",
     "Settings",
+    "Update",
+    "by_name",
     "derive",
+    "did_you_mean",
+    "first_error",
+    "import_path",
     "numpy_stream",
     "parse",
+    "scalings",
     "torch_stream",
 ]

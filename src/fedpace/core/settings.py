@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from fedpace.core.errors import ConfigError, did_you_mean
 
@@ -67,11 +74,16 @@ class Registry(Generic[T]):
         return self._entries[name]
 
 
-def parse(registry: Registry[N], value: Any) -> N:
-    """Turn config (a name, or a table with ``name`` and parameters) into the object it describes."""
+def parse(registry: Registry[N], value: Any, default: str | None = None) -> N:
+    """Turn config (a name, or a table with ``name`` and parameters) into the object it describes.
+
+    A table without a name describes the ``default``.
+    """
     if isinstance(value, Named):
         return value  # type: ignore[return-value]  # the user passed the object itself
     table = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else None
+    if table is not None and default is not None:
+        table.setdefault("name", default)
     if table is None or "name" not in table:
         raise ConfigError(f"{registry.kind}: expected a name or a table with 'name', found {value!r}")
     cls = registry.get(str(table.pop("name")))
@@ -79,6 +91,11 @@ def parse(registry: Registry[N], value: Any) -> N:
         return cls(**table)
     except ValidationError as error:
         raise ConfigError(f"{registry.kind} '{cls.registered_name()}': {first_error(cls, error)}") from None
+
+
+def by_name(registry: Registry[N], default: str | None = None) -> BeforeValidator:
+    """Annotation for a field whose value is an object of a registry: config may give its name or its table."""
+    return BeforeValidator(lambda value: parse(registry, value, default))
 
 
 def first_error(cls: type[BaseModel], error: ValidationError) -> str:

@@ -1,0 +1,44 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both set up .venv by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: demo test lint bench docs clean
+
+demo: $(VENV)/.installed
+	$(BIN)/fedpace compare fedavg fedgga gma fedpace --data digits --partition dirichlet --alpha 0.1 --clients 5 \
+	  --seeds 0,1,2 --set local.max_steps=10 --out runs/demo
+
+test: lint
+	$(BIN)/pytest -n auto
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/engine.py
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/pip install -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+# torch goes first and exactly pinned: a wider range would fetch gigabytes of GPU libraries.
+$(VENV)/.torch: constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install "$$(grep '^torch==' constraints.txt)"
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.torch pyproject.toml
+	$(BIN)/pip install -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.torch pyproject.toml
+	$(BIN)/pip install -c constraints.txt -e '.[dev,track]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,94 @@
+"""How our figures look, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from fedpace.core import ConfigError
+
+# Okabe & Ito's palette for colour-blind readers, without its yellow, which vanishes on white.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+INK, MUTED, GRID = "#333333", "#777777", "#E6E6E6"
+_DASHES = ("-", "--", ":")  # the next one from where the palette repeats
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def line_style(index: int) -> tuple[str, str]:
+    """Colour and dashes of the ``index``-th line: 21 lines can be told apart."""
+    return PALETTE[index % len(PALETTE)], _DASHES[index // len(PALETTE) % len(_DASHES)]
+
+
+def blank(width: float = 7.0, height: float = 4.2) -> Figure:
+    """An empty figure, in inches, that makes room for its own labels."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def clean(axes: Axes) -> None:
+    """Only the two spines that carry numbers, and a faint horizontal grid."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(MUTED)
+    axes.tick_params(colors=INK)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def round_axis(axes: Axes) -> None:
+    """The x axis counts rounds: whole numbers only."""
+    axes.set_xlabel("round")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def percent() -> FuncFormatter:
+    """Fractions shown as percent, with decimals only where the ticks need them."""
+    return FuncFormatter(lambda fraction, _: f"{fraction * 100:.3g}%")
+
+
+def heading(figure: Figure, title: str | None) -> None:
+    """A bold title at the upper left, if there is one."""
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", color=INK)
+
+
+def note(axes: Axes, text: str) -> None:
+    """A small line above the axes that says how to read them."""
+    axes.set_title(text, loc="left", fontsize=8.5, color=MUTED)
+
+
+def spread(positions: Sequence[float], gap: float) -> list[float]:
+    """Positions pushed apart until neighbours are at least ``gap`` from each other; a crowd keeps its centre.
+
+    >>> spread([1.0, 0.0, 1.5], gap=0.75)
+    [0.875, 0.0, 1.625]
+    """
+    order = sorted(range(len(positions)), key=positions.__getitem__)
+    # Subtracting each one's place in the queue turns "gap apart" into "in order"; a block out of order takes its mean.
+    blocks: list[list[float]] = []
+    for place, index in enumerate(order):
+        blocks.append([positions[index] - place * gap])
+        while len(blocks) > 1 and fmean(blocks[-2]) > fmean(blocks[-1]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    level = [fmean(block) for block in blocks for _ in block]
+    placed = dict(zip(order, (value + place * gap for place, value in enumerate(level)), strict=True))
+    return [placed[index] for index in range(len(positions))]
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure as PNG, SVG or PDF, as the suffix says; missing folders are made."""
+    path = Path(path)
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ConfigError(f"figure '{path}': expected a name ending in {', '.join(_SUFFIXES)}, found '{path.suffix}'")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=200)
+
+
+def finish(figure: Figure, path: str | Path | None) -> Figure:
+    """The figure itself, saved first if there is a path."""
+    if path is not None:
+        save(figure, path)
+    return figure

@@ -1,0 +1,54 @@
+"""One table of text in three notations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+Side = Literal["left", "right"]
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Cells with a title above and a caption below."""
+
+    title: str
+    header: Sequence[str]
+    sides: Sequence[Side]
+    rows: Sequence[Sequence[str]]
+    caption: str
+
+    def plain(self) -> str:
+        """Fixed width, no colour."""
+        lines = [self.header, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        lines.insert(1, ["-" * width for width in widths])
+        padded = ["  ".join(map(_pad, line, widths, self.sides)).rstrip() for line in lines]
+        return "\n".join([self.title, *padded, self.caption])
+
+    def markdown(self) -> str:
+        """A pipe table."""
+        rule = [":---" if side == "left" else "---:" for side in self.sides]
+        header, *rows = ([cell.replace("|", r"\|") for cell in line] for line in [self.header, *self.rows])
+        lines = [f"| {' | '.join(cells)} |" for cells in [header, rule, *rows]]
+        # A bare star may open an emphasis.
+        return "\n".join([f"**{self.title}**", "", *lines, "", self.caption.replace("*", r"\*")])
+
+    def html(self) -> str:
+        """A table element."""
+        body = "".join(self._html_row("td", row) for row in self.rows)
+        caption = f"<caption>{escape(self.title)}<br><small>{escape(self.caption)}</small></caption>"
+        return f"<table>{caption}<thead>{self._html_row('th', self.header)}</thead><tbody>{body}</tbody></table>"
+
+    def _html_row(self, tag: str, cells: Sequence[str]) -> str:
+        inner = (
+            f'<{tag} style="text-align: {side}">{escape(cell)}</{tag}>'
+            for cell, side in zip(cells, self.sides, strict=True)
+        )
+        return f"<tr>{''.join(inner)}</tr>"
+
+
+def _pad(cell: str, width: int, side: Side) -> str:
+    return cell.ljust(width) if side == "left" else cell.rjust(width)

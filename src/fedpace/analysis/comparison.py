@@ -1,0 +1,189 @@
+"""Methods side by side over several seeds: mean ± std, and the paired difference to the first method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isnan, nan
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.markup import escape
+from rich.table import Table
+
+from fedpace.analysis._tables import TextTable
+from fedpace.analysis.figures import accuracy_curves, seed_points
+from fedpace.analysis.history import Record
+from fedpace.analysis.interval import Interval, paired_interval
+from fedpace.analysis.summary import Summary
+from fedpace.core import ConfigError
+from fedpace.core.errors import did_you_mean
+
+Metric = Literal["final", "best", "last10", "auc"]
+
+_TITLES = {
+    "final": "Final accuracy",
+    "best": "Best accuracy",
+    "last10": "Accuracy, mean of the last 10 measured rounds",
+    "auc": "Area under the accuracy curve",
+}
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One method. All values are fractions.
+
+    Attributes:
+        method: Its name.
+        values: Seed → metric, without the seeds that measured nothing.
+        mean: Mean over seeds.
+        std: Sample standard deviation over seeds (n - 1); NaN with fewer than two.
+        pairs: Number of seeds shared with the first method.
+        difference: Paired difference to the first method; None for the first method itself.
+
+    """
+
+    method: str
+    values: dict[int, float]
+    mean: float
+    std: float
+    pairs: int
+    difference: Interval | None
+
+
+class Comparison:
+    """A comparison table: one row per method, the first method being the reference.
+
+    The intervals are not adjusted for the number of methods: with twenty methods, expect one false star.
+
+    Args:
+        summaries: Method → seed → summary.
+        records: Method → seed → history; with it, :meth:`plot` draws curves instead of points.
+        metric: Which accuracy to compare.
+        level: Confidence level of the intervals.
+
+    """
+
+    def __init__(
+        self,
+        summaries: Mapping[str, Mapping[int, Summary]],
+        records: Mapping[str, Mapping[int, Sequence[Record]]] | None = None,
+        metric: Metric = "final",
+        level: float = 0.95,
+    ) -> None:
+        if not summaries:
+            raise ConfigError("comparison: expected at least one method, found none")
+        if metric not in get_args(Metric):
+            raise ConfigError(f"unknown metric '{metric}'; {did_you_mean(metric, get_args(Metric))}")
+        self.metric, self.level = metric, level
+        self.reference = next(iter(summaries))
+        self._records = records
+        self.rows = [self._row(method, summaries) for method in summaries]
+
+    def _row(self, method: str, summaries: Mapping[str, Mapping[int, Summary]]) -> ComparisonRow:
+        values, reference = self._measured(summaries[method]), self._measured(summaries[self.reference])
+        common = [seed for seed in values if seed in reference]
+        found = list(values.values())
+        return ComparisonRow(
+            method,
+            values,
+            mean=float(np.mean(found)) if found else nan,
+            std=float(np.std(found, ddof=1)) if len(found) > 1 else nan,
+            pairs=len(common),
+            difference=None
+            if method == self.reference
+            else paired_interval([values[seed] - reference[seed] for seed in common], self.level),
+        )
+
+    def _measured(self, by_seed: Mapping[int, Summary]) -> dict[int, float]:
+        values = {seed: float(getattr(summary, self.metric)) for seed, summary in sorted(by_seed.items())}
+        return {seed: value for seed, value in values.items() if not isnan(value)}
+
+    @property
+    def title(self) -> str:
+        """The metric and the number of seeds."""
+        counts = sorted({len(row.values) for row in self.rows})
+        seeds = "–".join(str(count) for count in (counts if len(counts) < 3 else (counts[0], counts[-1])))
+        return f"{_TITLES[self.metric]}, {seeds} seed{'' if counts == [1] else 's'}"
+
+    @property
+    def caption(self) -> str:
+        """What the columns mean."""
+        spread = "± is the standard deviation over seeds"
+        if all(row.difference is None for row in self.rows):
+            return f"{spread}."
+        if all(row.difference is None or isnan(row.difference.low) for row in self.rows):
+            return f"{spread}; a difference has no interval with fewer than two common seeds."
+        return (
+            f"{spread}; [ ] is the {self.level * 100:g} % paired t interval of the difference over common seeds; "
+            "* where it excludes 0."
+        )
+
+    def _text(self) -> TextTable:
+        header = ["method", "accuracy (%)", f"difference to {self.reference} (points)", "seeds"]
+        rows = [[r.method, _percent(r.mean, r.std), _points(r.difference), str(len(r.values))] for r in self.rows]
+        return TextTable(self.title, header, ("left", "right", "left", "right"), rows, self.caption)
+
+    def table(self) -> Table:
+        """The table for a terminal; rows whose interval excludes 0 are bold."""
+        text = self._text()
+        table = Table(title=self.title, caption=self.caption, caption_justify="left")
+        for column, side in zip(text.header, text.sides, strict=True):
+            table.add_column(escape(column), justify=side)
+        for row, cells in zip(self.rows, text.rows, strict=True):
+            marked = row.difference is not None and row.difference.excludes_zero
+            table.add_row(*map(escape, cells), style="bold" if marked else None)
+        return table
+
+    def __str__(self) -> str:
+        return self._text().plain()
+
+    def _repr_html_(self) -> str:
+        return self._text().html()
+
+    def to_markdown(self) -> str:
+        """The table as a Markdown pipe table."""
+        return self._text().markdown()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, ready for ``json.dumps``: fractions, and null for what is unknown."""
+        rows = [asdict(row) for row in self.rows]
+        for row in rows:
+            row["values"] = {str(seed): value for seed, value in row["values"].items()}
+        head = {"metric": self.metric, "level": self.level, "reference": self.reference}
+        return {**head, "rows": [_without_nan(row) for row in rows]}
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Accuracy curves if histories were given, otherwise every seed's value as a point; saved if ``path`` is."""
+        if self._records is not None:
+            curves = {method: list(by_seed.values()) for method, by_seed in self._records.items()}
+            return accuracy_curves(curves, path)
+        return seed_points({row.method: row.values for row in self.rows}, path, title=self.title)
+
+
+def _percent(mean: float, std: float) -> str:
+    if isnan(mean):
+        return "–"
+    return f"{mean * 100:.2f}" if isnan(std) else f"{mean * 100:.2f} ± {std * 100:.2f}"
+
+
+def _points(difference: Interval | None) -> str:
+    if difference is None or isnan(difference.mean):
+        return "–"
+    if isnan(difference.low):
+        return _signed(difference.mean)
+    star = " *" if difference.excludes_zero else ""
+    return f"{_signed(difference.mean)} [{_signed(difference.low)}, {_signed(difference.high)}]{star}"
+
+
+def _signed(fraction: float) -> str:
+    points = round(fraction * 100, 2) + 0.0  # + 0.0 turns -0.0 into 0.0
+    return f"{points:+.2f}".replace("-", "−")
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and isnan(value) else value

@@ -1,0 +1,178 @@
+"""Pictures of accuracy: curves by method, values by seed, accuracy beside similarity.
+
+Every function returns a :class:`matplotlib.figure.Figure` of its own, without pyplot: nothing needs a display, and
+nothing stays in memory after the figure is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedpace.analysis._style import (
+    INK,
+    MUTED,
+    PALETTE,
+    blank,
+    clean,
+    finish,
+    heading,
+    line_style,
+    note,
+    percent,
+    round_axis,
+    spread,
+)
+from fedpace.analysis.history import Record, StageWindow, accuracy_curve, similarity_curve, stage_windows
+
+_KINDS = {"update": ("o", "of updates"), "gradient": ("^", "of gradients"), "probe": ("s", "of probe gradients")}
+
+
+def accuracy_curves(
+    histories: Mapping[str, Sequence[Sequence[Record]]], path: str | Path | None = None, title: str | None = None
+) -> Figure:
+    """Accuracy by round: a line for each method's mean over seeds, in a band from its lowest to its highest seed.
+
+    A round is drawn if every seed measured it: a mean over changing seeds would jump where no accuracy did.
+    """
+    figure = blank()
+    axes = figure.add_subplot()
+    ends = []
+    for index, (method, runs) in enumerate(histories.items()):
+        curves = [accuracy_curve(records) for records in runs]
+        rounds = sorted(set.intersection(*map(set, curves))) if curves else []
+        if not rounds:
+            continue
+        values = np.array([[curve[number] for number in rounds] for curve in curves])
+        colour, dashes = line_style(index)
+        axes.plot(rounds, values.mean(0), color=colour, linestyle=dashes, linewidth=2, label=method)
+        if len(curves) > 1:
+            axes.fill_between(rounds, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
+        ends.append((rounds[-1], float(values.mean(0)[-1]), method, index))
+    clean(axes)
+    round_axis(axes)
+    axes.yaxis.set_major_formatter(percent())
+    axes.set_ylabel("accuracy")
+    axes.margins(x=0)
+    _label_ends(axes, ends)
+    counts = {len(runs) for runs in histories.values()}
+    if max(counts, default=0) > 1:
+        note(axes, f"line: mean, band: lowest to highest of {max(counts) if len(counts) == 1 else 'its'} seeds")
+    heading(figure, title)
+    return finish(figure, path)
+
+
+def _label_ends(axes: Axes, ends: Sequence[tuple[int, float, str, int]]) -> None:
+    """Each line's name and last value to the right of the axes, tied to its end; close labels are moved apart."""
+    low, high = axes.get_ylim()
+    heights = spread([value for _, value, _, _ in ends], gap=(high - low) * 0.06)
+    for (last, value, method, index), height in zip(ends, heights, strict=True):
+        colour, dashes = line_style(index)
+        axes.plot([last], [value], "o", color=colour, markersize=5, clip_on=False, label="_end")
+        axes.annotate(
+            f"{method}  {value:.1%}",
+            xy=(last, value),
+            xytext=(1.06, height),
+            textcoords=("axes fraction", "data"),
+            va="center",
+            color=colour,
+            # relpos: the leader ends at the left edge of the text, not behind it
+            arrowprops={"arrowstyle": "-", "color": colour, "linestyle": dashes, "alpha": 0.6, "relpos": (0, 0.5)},
+        )
+    axes.set_ylim(low, high)
+
+
+def seed_points(
+    values: Mapping[str, Mapping[int, float]], path: str | Path | None = None, title: str | None = None
+) -> Figure:
+    """One row per method: a point for each seed's accuracy and a bar at their mean."""
+    figure = blank(height=1.2 + 0.42 * len(values))
+    axes = figure.add_subplot()
+    for index, by_seed in enumerate(values.values()):
+        found = list(by_seed.values())
+        axes.plot(found, [index] * len(found), "o", color=PALETTE[0], alpha=0.6, markersize=7, markeredgewidth=0)
+        if found:
+            axes.plot([np.mean(found)], [index], "|", color=INK, markersize=18, markeredgewidth=2)
+    clean(axes)
+    axes.set_yticks(range(len(values)), list(values))
+    axes.set_ylim(len(values) - 0.5, -0.5)  # the first method on top, as in the table
+    axes.xaxis.set_major_formatter(percent())
+    axes.set_xlabel("accuracy (point: one seed, bar: mean)")
+    heading(figure, title)
+    return finish(figure, path)
+
+
+def accuracy_and_similarity(
+    records: Sequence[Record], path: str | Path | None = None, title: str | None = None
+) -> Figure:
+    """Accuracy above, mean pairwise cosine below, over the same rounds, with the stages shaded (FedPACE, Fig. 2, 3, 5).
+
+    Two panels instead of the paper's two scales in one: where two scales cross is the drawer's choice. What the cosine
+    was measured on differs from stage to stage, so each kind has its own mark and kinds are not joined by a line.
+    """
+    figure = blank(height=5.2)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    accuracy = accuracy_curve(records)
+    upper.plot(list(accuracy), list(accuracy.values()), color=PALETTE[0], linewidth=2)
+    upper.yaxis.set_major_formatter(percent())
+    upper.set_ylabel("accuracy")
+    _plot_similarity(lower, records)
+    for axes in (upper, lower):
+        clean(axes)
+        axes.margins(x=0.01)
+    round_axis(lower)
+    _shade_stages(upper, lower, stage_windows(records))
+    heading(figure, title)
+    return finish(figure, path)
+
+
+def _plot_similarity(axes: Axes, records: Sequence[Record]) -> None:
+    values = similarity_curve(records)
+    measured = [(r["round"], r["similarity"].get("kind", "update")) for r in records if r["round"] in values]
+    named = set()
+    for kind, group in groupby(measured, key=lambda pair: pair[1]):
+        rounds = [number for number, _ in group]
+        marker, words = _KINDS.get(kind, ("D", f"of {kind}"))
+        label = "_" if kind in named else words  # matplotlib leaves a leading underscore out of the legend
+        named.add(kind)
+        ys = [values[number] for number in rounds]
+        axes.plot(rounds, ys, marker=marker, markersize=4, linewidth=1.2, color=PALETTE[1], label=label)
+    axes.axhline(0, color=MUTED, linewidth=0.8, label="_zero")
+    axes.set_ylabel("mean pairwise cosine")
+    if named:
+        axes.legend(frameon=False, fontsize=8.5, ncols=len(named), loc="lower left", bbox_to_anchor=(0, 1), borderpad=0)
+
+
+def _shade_stages(upper: Axes, lower: Axes, windows: Sequence[StageWindow]) -> None:
+    """Shade every stage but plain FedAvg in both panels, and name it above its first window."""
+    rounds = max((window.last for window in windows), default=0) + 1
+    colours: dict[str, str] = {}
+    row_ends: list[float] = []
+    for window in windows:
+        if window.stage == "fedavg":
+            continue
+        is_new = window.stage not in colours
+        colour = colours.setdefault(window.stage, PALETTE[(2 + len(colours)) % len(PALETTE)])
+        for axes in (upper, lower):
+            axes.axvspan(window.first - 0.5, window.last + 0.5, color=colour, alpha=0.13, linewidth=0)
+        if is_new:
+            centre = (window.first + window.last) / 2
+            half = rounds * 0.0085 * len(window.stage)  # half the width of the text, in rounds
+            # The lowest row of labels whose last one ends before this one starts.
+            row = next((i for i, end in enumerate(row_ends) if end < centre - half), len(row_ends))
+            row_ends[row : row + 1] = [centre + half]
+            upper.annotate(
+                window.stage,
+                xy=(centre, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 4 + 13 * row),
+                textcoords="offset points",
+                ha="center",
+                color=INK,
+                fontsize=9,
+            )

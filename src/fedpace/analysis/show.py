@@ -1,0 +1,150 @@
+"""The overview of one run for a terminal: what was set, what came out, what went wrong, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.filesize import decimal
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from fedpace.analysis.history import Record, accuracy_curve, stage_windows
+from fedpace.analysis.summary import Summary, summarise
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60  # columns of a sparkline
+
+
+def run_overview(run: Mapping[str, Any], records: Sequence[Record]) -> RenderableType:
+    """Everything that ``fedpace show`` prints about a run, from its ``run.json`` and rounds. Keys may be missing."""
+    summary = summarise(records)
+    sections = {
+        "Settings": _settings(run),
+        "Accuracy": _accuracy(summary, records),
+        "Stages": [(w.stage, f"rounds {_window(w.first, w.last)}") for w in stage_windows(records)],
+        "Conflict": _conflict(summary, records),
+        "Dropped clients": _dropped(records),
+        "Cost": _cost(summary, records),
+        "Warnings": [("", str(warning)) for warning in run.get("warnings") or ()],
+    }
+    return Group(*(_panel(title, rows) for title, rows in sections.items() if rows))
+
+
+Rows = list[tuple[str, str]]
+
+
+def _panel(title: str, rows: Rows) -> Panel:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    for name, value in rows:
+        grid.add_row(Text(name), Text(value))  # Text, because names and messages may hold [brackets]
+    return Panel(grid, title=title, title_align="left", border_style="dim")
+
+
+def _settings(run: Mapping[str, Any]) -> Rows:
+    facts = {**(run.get("config") or {}), "seed": run.get("seed")}
+    facts |= {key: run.get(key) for key in ("versions", "machine")}
+    return [(key, _describe(value)) for key, value in facts.items() if value not in (None, {}, [], "")]
+
+
+def _describe(value: Any) -> str:
+    """Config in one line: a table is its name and its parameters, a list of tables their names."""
+    if isinstance(value, Mapping):
+        given = {key: inner for key, inner in value.items() if inner is not None}
+        name = str(given.pop("name", ""))
+        parameters = ", ".join(f"{key}={_describe(inner)}" for key, inner in given.items())
+        return f"{name} ({parameters})" if name and parameters else name or parameters
+    if isinstance(value, list):
+        names = (item.get("name", item) if isinstance(item, Mapping) else item for item in value)
+        return ", ".join(map(_describe, names))
+    return str(value)
+
+
+def _accuracy(summary: Summary, records: Sequence[Record]) -> Rows:
+    if isnan(summary.final):
+        return [("", "no round measured accuracy")]
+    values = list(accuracy_curve(records).values())
+    return [
+        ("final", f"{summary.final:.2%}"),
+        ("best", f"{summary.best:.2%}"),
+        ("mean of last 10", f"{summary.last10:.2%}"),
+        ("area under curve", f"{summary.auc:.4f}"),
+        ("by round", f"{sparkline(values)}  {min(values):.1%} to {max(values):.1%}"),
+    ]
+
+
+def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
+    """A curve in one line of text, from its lowest to its highest value; at most ``width`` columns.
+
+    >>> sparkline([0.0, 0.5, 1.0])
+    '▁▄█'
+    """
+    if len(values) > width:
+        values = [values[i * (len(values) - 1) // (width - 1)] for i in range(width)]
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    return "".join(_BLOCKS[int((value - low) / span * (len(_BLOCKS) - 1))] for value in values)
+
+
+def _conflict(summary: Summary, records: Sequence[Record]) -> Rows:
+    rows = []
+    if not isnan(summary.similarity):
+        rows.append(("pairwise cosine", f"{summary.similarity:+.3f} on average"))
+    if summary.searched:
+        searches = [bool(record["search"]["accepted"]) for record in records if record.get("search")]
+        found = f"accepted {summary.accepted} of {summary.searched} perturbations"
+        where = f" (in {sum(searches)} of {len(searches)} rounds)" if summary.accepted else ": the search did nothing"
+        rows.append(("annealing", found + where))
+    if any(record.get("pruned") for record in records):
+        rows.append(("pruned", f"{summary.pruned:.2%} of the parameters"))
+    return rows
+
+
+def _dropped(records: Sequence[Record]) -> Rows:
+    rounds: dict[tuple[Any, str], list[int]] = {}
+    for record in records:
+        for drop in record.get("dropped") or ():
+            rounds.setdefault((drop.get("client"), drop.get("reason", "")), []).append(record["round"])
+    return [(f"client {client}", f"{reason}: {_rounds(when)}") for (client, reason), when in rounds.items()]
+
+
+def _cost(summary: Summary, records: Sequence[Record]) -> Rows:
+    seconds: dict[str, float] = {}
+    for record in records:
+        for phase, spent in (record.get("seconds") or {}).items():
+            seconds[phase] = seconds.get(phase, 0.0) + spent
+    total = summary.seconds
+    return [
+        ("rounds", str(summary.rounds)),
+        ("up", decimal(summary.bytes_up)),
+        ("down", decimal(summary.bytes_down)),
+        ("time", _duration(total)),
+        *((f"  {phase}", f"{_duration(spent)}  {spent / (total or 1.0):.0%}") for phase, spent in seconds.items()),
+    ]
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _window(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def _rounds(numbers: Iterable[int]) -> str:
+    """Round numbers with runs joined: ``round 4``, ``rounds 1–3, 7``."""
+    windows: list[tuple[int, int]] = []
+    for number in numbers:
+        if windows and number == windows[-1][1] + 1:
+            windows[-1] = (windows[-1][0], number)
+        else:
+            windows.append((number, number))
+    plural = len(windows) > 1 or windows[0][0] != windows[0][1]
+    return f"round{'s' if plural else ''} " + ", ".join(_window(*window) for window in windows)

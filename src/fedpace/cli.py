@@ -1,0 +1,280 @@
+"""The command line: parses, calls, prints. Whatever a user can get wrong ends in one line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+# The library is imported inside the commands: `fedpace --help` need not wait for torch.
+if TYPE_CHECKING:
+    from fedpace.experiments.batch import Job
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it.")
+app.add_typer(data_app, name="data")
+out_console, err_console = Console(), Console(stderr=True)
+
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key; repeat as needed.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of a table.")]
+DataName = Annotated[str | None, typer.Option("--data", help="Name or path of the data.")]
+Rounds = Annotated[int | None, typer.Option(help="Number of rounds.")]
+Seeds = Annotated[str, typer.Option(help="Seeds, separated by commas.")]
+Partition = Annotated[str | None, typer.Option(help="How the data are dealt to clients.")]
+Alpha = Annotated[float | None, typer.Option(help="Concentration of a Dirichlet partition.")]
+Clients = Annotated[int | None, typer.Option(help="Number of clients.")]
+Model = Annotated[str | None, typer.Option(help="Name of a model, or package.module:factory.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; one per core by default.")]
+
+
+class Kind(StrEnum):
+    """What ``fedpace list`` can list."""
+
+    methods = "methods"
+    presets = "presets"
+    data = "data"
+    models = "models"
+    partitions = "partitions"
+    rules = "rules"
+
+
+def main() -> None:
+    """Entry point: one line instead of a traceback, unless ``--debug`` is given."""
+    from fedpace.core.errors import FedpaceError
+
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(arguments)
+    except FedpaceError as error:
+        if debug:
+            raise
+        err_console.print(f"[bold red]error:[/] {error}", highlight=False, markup=True, soft_wrap=True)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        err_console.print("stopped; finished rounds are kept: the same command goes on (run: with --resume)")
+        raise SystemExit(130) from None
+
+
+@app.command()
+def run(
+    preset: Annotated[str, typer.Argument(help="Name of a preset (see 'fedpace list presets') or a TOML file.")],
+    set_: Set = None,
+    data: DataName = None,
+    model: Model = None,
+    rounds: Rounds = None,
+    seed: Annotated[int, typer.Option(help="Seed of data partition, initial model and training.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/PRESET-DATA-seedN.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train one method."""
+    from fedpace.experiments import execute, load_config
+    from fedpace.experiments.progress import RunProgress
+
+    config = load_config(preset, {**_overrides(set_, data, model, rounds), "seed": seed})
+    folder = out or Path("runs") / f"{config.method}-{Path(config.data.source).stem}-seed{seed}"
+    with RunProgress(err_console) as progress:
+        result = execute(config, out=folder, resume=resume, listeners=[progress])
+    if as_json:
+        _print_json({"folder": str(folder), "summary": result.summary, "warnings": result.warnings})
+        return
+    plot = folder / "curves.png"
+    result.plot(plot)
+    summary = result.summary
+    out_console.print(
+        f"{config.method} on {config.data.source}, seed {seed}: final {summary.final:.2%}, best {summary.best:.2%}, "
+        f"last ten {summary.last10:.2%}, AUC {summary.auc:.3f}, mean similarity {summary.similarity:+.3f}",
+        highlight=False,
+    )
+    _print_files(folder, plot)
+
+
+@app.command()
+def compare(
+    methods: Annotated[list[str], typer.Argument(help="Presets or TOML files; the first one is the reference.")],
+    data: DataName = None,
+    seeds: Seeds = "0,1,2",
+    set_: Set = None,
+    partition: Partition = None,
+    alpha: Alpha = None,
+    clients: Clients = None,
+    model: Model = None,
+    rounds: Rounds = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the runs, the table and the plot.")] = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train several methods on the same seeds; a table with mean ± std and paired differences."""
+    from fedpace.experiments import load_config
+    from fedpace.experiments.api import slug
+    from fedpace.experiments.batch import Job
+
+    overrides = _overrides(set_, data, model, rounds, _partition(partition, alpha, clients))
+    folder = out or _new_folder("compare")
+    jobs = []
+    for method in dict.fromkeys(methods):
+        for seed in _seeds(seeds):
+            config = load_config(method, {**overrides, "seed": seed})
+            jobs.append(Job(config.method, config, folder / f"{slug(config.method)}-seed{seed}"))
+    _run_and_report(jobs, folder, workers, as_json=as_json)
+
+
+@app.command()
+def sweep(
+    preset: Annotated[str, typer.Argument(help="Name of a preset or a TOML file.")],
+    grid: Annotated[list[str], typer.Option("--grid", metavar="KEY=V1,V2,…", help="Values to try; repeat for a grid.")],
+    data: DataName = None,
+    seeds: Seeds = "0",
+    set_: Set = None,
+    model: Model = None,
+    rounds: Rounds = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the runs, the table and the plot.")] = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train one method with every combination of some settings."""
+    from fedpace.experiments.sweep import sweep_jobs
+
+    folder = out or _new_folder("sweep")
+    overrides = _overrides(set_, data, model, rounds)
+    _run_and_report(sweep_jobs(preset, grid, _seeds(seeds), overrides, folder), folder, workers, as_json=as_json)
+
+
+@app.command(name="list")
+def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: AsJson = False) -> None:
+    """List what can be named: methods, presets, data, models, partitions, rules."""
+    from fedpace.experiments.catalogue import catalogue
+
+    entries = catalogue(kind.value)
+    if as_json:
+        _print_json(entries)
+        return
+    table = Table(kind.value, "", box=None, pad_edge=False)
+    for name, text in entries.items():
+        table.add_row(f"[bold]{name}[/]", text)
+    out_console.print(table)
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what a run did: settings, accuracy, stages, conflict, cost."""
+    from fedpace.analysis import run_overview, summarise
+    from fedpace.engine import read_rounds, read_run
+
+    run, records = read_run(folder), read_rounds(folder)
+    if as_json:
+        _print_json({"config": run["config"], "summary": summarise(records), "warnings": run.get("warnings", [])})
+        return
+    out_console.print(run_overview(run, records))
+
+
+@data_app.command(name="show")
+def data_show(
+    source: Annotated[str, typer.Argument(help="Name or path of the data.")],
+    partition: Partition = None,
+    alpha: Alpha = None,
+    clients: Clients = None,
+    seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the partition, or 'size'.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Picture file (.png, .svg, .pdf).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw how many examples of each class every client holds."""
+    from fedpace.data import counts_table, load, save_counts_figure
+    from fedpace.experiments.presets import parse_overrides
+
+    parameters = {**_partition(partition, alpha, clients), **parse_overrides(set_ or [])}
+    sized = {"size": parameters.pop("size")} if "size" in parameters else {}
+    federation = load(source, **sized).partition(parameters.pop("name", "dirichlet"), seed=seed, **parameters)
+    if as_json:
+        counts = dict(zip(federation.client_names, federation.counts().tolist(), strict=True))
+        _print_json({"name": federation.name, "classes": federation.classes, "counts": counts})
+        return
+    out_console.print(counts_table(federation))
+    path = out or Path("runs") / f"{federation.name.replace('/', '-')}.png"
+    save_counts_figure(federation, path)
+    out_console.print(f"picture: {path}", highlight=False)
+
+
+def _run_and_report(jobs: list[Job], folder: Path, workers: int | None, *, as_json: bool) -> None:
+    from fedpace.experiments.api import comparison
+    from fedpace.experiments.batch import run_batch
+
+    results = run_batch(jobs, err_console, workers=workers)
+    compared = comparison(jobs, results)
+    plot, table = folder / "comparison.png", folder / "comparison.md"
+    compared.plot(plot)
+    table.write_text(compared.to_markdown() + "\n")
+    warnings = {warning: None for result in results for warning in result.warnings}
+    if as_json:
+        _print_json({**compared.to_json(), "warnings": list(warnings), "folder": str(folder)})
+        return
+    for warning in warnings:
+        err_console.print(f"[yellow]warning:[/] {warning}", highlight=False, soft_wrap=True)
+    out_console.print(compared.table())
+    _print_files(folder, table, plot)
+
+
+def _overrides(
+    assignments: list[str] | None,
+    data: str | None,
+    model: str | None,
+    rounds: int | None,
+    partition: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What options and ``--set`` change; ``--set`` wins."""
+    from fedpace.experiments.presets import parse_overrides
+
+    options = {"data.source": data, "model": model, "rounds": rounds}
+    options |= {f"data.partition.{key}": value for key, value in (partition or {}).items()}
+    return {**{key: value for key, value in options.items() if value is not None}, **parse_overrides(assignments or [])}
+
+
+def _partition(name: str | None, alpha: float | None, clients: int | None) -> dict[str, Any]:
+    options = {"name": name, "alpha": alpha, "clients": clients}
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _seeds(text: str) -> list[int]:
+    from fedpace.core import ConfigError
+
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--seeds {text}: expected whole numbers separated by commas, for example 0,1,2") from None
+
+
+def _new_folder(what: str) -> Path:
+    return Path("runs") / f"{what}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def _print_json(content: Any) -> None:
+    from dataclasses import asdict, is_dataclass
+
+    def plain(value: Any) -> Any:
+        return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+
+    typer.echo(json.dumps(content, default=plain, indent=2))
+
+
+def _print_files(folder: Path, *files: Path) -> None:
+    out_console.print(f"runs:  {folder}", highlight=False)
+    for file in files:
+        out_console.print(f"wrote: {file}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

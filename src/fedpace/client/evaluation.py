@@ -1,0 +1,36 @@
+"""Accuracy and loss of a model on some of a shard's examples."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedpace.client._work import ClientWork, Context, works
+from fedpace.core import Update
+from fedpace.data import Shard
+
+BATCH = 250  # divides the usual 10,000 test images; larger batches leave the cache
+
+
+@works.register("evaluation")
+class Evaluation(ClientWork):
+    """Correct answers and summed loss on the positions start, start + step, … before stop. Sends no vector."""
+
+    start: int = 0
+    stop: int
+    step: int = 1
+
+    def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
+        """Count correct answers in evaluation mode."""
+        context.model.load(vector, context.buffers)
+        module = context.model.module.eval()
+        correct, loss = 0, 0.0
+        positions = torch.arange(self.start, min(self.stop, len(shard)), self.step)
+        with torch.inference_mode():
+            for chunk in positions.split(BATCH):  # type: ignore[no-untyped-call]
+                inputs, labels = shard.batch(chunk)
+                outputs = module(inputs)
+                correct += int((outputs.argmax(1) == labels).sum())
+                loss += float(F.cross_entropy(outputs, labels, reduction="sum"))
+        return Update(context.client, None, len(positions), {"correct": correct, "loss": loss})

@@ -1,0 +1,31 @@
+"""The mean gradient at fixed parameters."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedpace.client._work import BatchedWork, Context, works
+from fedpace.core import Update
+from fedpace.data import Shard
+
+
+@works.register("gradient")
+class Gradient(BatchedWork):
+    """Average of mini-batch gradients at θ, without local steps (FedSGD; FedPACE's dampening and pruning rounds).
+
+    BatchNorm works in training mode on a copy of the statistics that is thrown away. The answer's ``vector`` is minus
+    the gradient, so that servers add it like any update.
+    """
+
+    def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
+        """Average the gradients of the client's batches."""
+        model = context.model
+        model.load(vector, context.buffers)
+        losses = []
+        for inputs, labels in self.batches(shard, context):
+            loss = F.cross_entropy(model.module(inputs), labels)
+            loss.backward()  # type: ignore[no-untyped-call]  # accumulates into model.gradient
+            losses.append(loss.item())
+        direction = model.gradient.div_(-len(losses))
+        return Update(context.client, direction, len(shard), {"loss": sum(losses) / len(losses)})

@@ -1,0 +1,55 @@
+"""One entry to all data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedpace.core import ConfigError, DataError, parse
+from fedpace.data._arrays import Pair, from_arrays
+from fedpace.data.data import Data
+from fedpace.data.sources import Folder, Parquet, Source, sources
+from fedpace.data.sources.parquet import find_splits
+
+
+def load(source: str | Path | Pair | Data | Source | Mapping[str, Any], **parameters: Any) -> Data:
+    """Load data.
+
+    ``source`` is one of
+
+    * a registered name (``fedpace.data.sources.names()``) with its parameters, such as ``size`` for images;
+    * a path: a parquet file, a folder with ``train.parquet``, or a folder of images (``class_name/image.png``);
+    * a pair ``(inputs, labels)`` of arrays or tensors, with ``test=(inputs, labels)`` if there is a test set;
+    * a source, a table with ``name``, or data that are loaded already.
+
+    >>> load("digits")
+    Data('digits': 1438 training examples, 359 test examples, 10 classes, shape (1, 8, 8))
+    """
+    if isinstance(source, str | Path):
+        return _named(source, parameters).load()
+    if isinstance(source, tuple | list):
+        test = parameters.pop("test", None)
+        _refuse(parameters, "arrays take 'test' only")
+        return from_arrays(tuple(source), test)
+    _refuse(parameters, "they belong to a name or a path")
+    return source if isinstance(source, Data) else parse(sources, source).load()
+
+
+def _named(source: str | Path, parameters: dict[str, Any]) -> Source:
+    """A registered name, the import path of a source, or a path; names win (write ``./digits`` for a folder)."""
+    path = Path(source).expanduser()
+    looks_like_path = isinstance(source, Path) or "/" in source or source.endswith(".parquet")
+    if source in sources.names() or not (looks_like_path or path.exists()):
+        return parse(sources, {"name": source, **parameters})
+    if not path.exists():
+        raise DataError(
+            f"{path}: no such file or folder; expected parquet or images, or one of {', '.join(sources.names())}"
+        )
+    kind = Parquet if path.is_file() or find_splits(path) else Folder
+    return parse(sources, {"name": kind.registered_name(), "path": path, **parameters})
+
+
+def _refuse(parameters: dict[str, Any], why: str) -> None:
+    if parameters:
+        raise ConfigError(f"load: unknown parameters {sorted(parameters)}: {why}")

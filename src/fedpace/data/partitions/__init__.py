@@ -1,0 +1,20 @@
+"""Partitions: how a pool of examples is dealt to clients. One per file, found by name in ``partitions``."""
+
+from fedpace.data.partitions._partition import Assignment, ClientsPartition, Partition, partitions
+from fedpace.data.partitions.dirichlet import Dirichlet
+from fedpace.data.partitions.dirichlet_pfllib import DirichletPfllib
+from fedpace.data.partitions.iid import Iid
+from fedpace.data.partitions.leave_one_domain_out import LeaveOneDomainOut
+from fedpace.data.partitions.shards import Shards
+
+__all__ = [
+    "Assignment",
+    "ClientsPartition",
+    "Dirichlet",
+    "DirichletPfllib",
+    "Iid",
+    "LeaveOneDomainOut",
+    "Partition",
+    "Shards",
+    "partitions",
+]

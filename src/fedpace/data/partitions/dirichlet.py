@@ -1,0 +1,60 @@
+"""Label skew by Dirichlet shares of each class."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedpace.data.dataset import Dataset, Indices
+from fedpace.data.partitions._partition import Assignment, ClientsPartition, partitions
+
+
+@partitions.register("dirichlet")
+class Dirichlet(ClientsPartition):
+    """Each class is shared out by proportions p ~ Dir(α): the label skew of the FedPACE paper.
+
+    A client gets ⌊p nₖ⌋ examples of a class of nₖ, and the largest fractions get what rounding left over. Sizes differ
+    widely; a client below ``min_size`` takes random examples from whoever has most.
+
+    Parameters: ``clients``; ``alpha``, small for one or two classes per client, large for equal shares; ``min_size``.
+    """
+
+    alpha: float = Field(0.1, gt=0)
+    min_size: int = Field(10, ge=1)
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+        """Share out class by class, then top up."""
+        self.require(dataset, self.min_size)
+        hands: list[list[Indices]] = [[] for _ in range(self.clients)]
+        for indices in dataset.by_class(rng):
+            counts = largest_remainders(rng.dirichlet(np.full(self.clients, self.alpha)), len(indices))
+            for hand, part in zip(hands, np.split(indices, np.cumsum(counts)[:-1]), strict=True):
+                hand.append(part)
+        return Assignment(top_up([np.concatenate(hand) for hand in hands], self.min_size, rng))
+
+
+def largest_remainders(proportions: NDArray[np.float64], total: int) -> Indices:
+    """Whole numbers near ``proportions`` × ``total`` that sum to ``total``.
+
+    >>> largest_remainders(np.array([0.45, 0.35, 0.2]), 10)
+    array([5, 3, 2])
+    """
+    exact = proportions * total
+    counts: Indices = np.floor(exact).astype(np.int64)
+    largest_first = np.argsort(counts - exact, kind="stable")
+    counts[largest_first[: total - counts.sum()]] += 1
+    return counts
+
+
+def top_up(hands: list[Indices], min_size: int, rng: np.random.Generator) -> list[Indices]:
+    """Move random examples from the largest to the smallest client until everyone has ``min_size``."""
+    sizes = np.array([len(hand) for hand in hands])
+    while sizes.min() < min_size:
+        poor, rich = sizes.argmin(), sizes.argmax()
+        given = rng.integers(sizes[rich])
+        hands[poor] = np.append(hands[poor], hands[rich][given])
+        hands[rich] = np.delete(hands[rich], given)
+        sizes[poor] += 1
+        sizes[rich] -= 1
+    return hands

@@ -1,0 +1,27 @@
+"""Sources: where data come from. One family per file, found by name in ``sources``."""
+
+from fedpace.data.sources._known import KnownImages
+from fedpace.data.sources._source import ImageSource, Source, sources
+from fedpace.data.sources.cifar10 import Cifar10
+from fedpace.data.sources.digit_domains import DigitDomains
+from fedpace.data.sources.digits import Digits
+from fedpace.data.sources.fashion_mnist import FashionMnist
+from fedpace.data.sources.folder import Folder
+from fedpace.data.sources.mnist import Mnist
+from fedpace.data.sources.pacs import Pacs
+from fedpace.data.sources.parquet import Parquet
+
+__all__ = [
+    "Cifar10",
+    "DigitDomains",
+    "Digits",
+    "FashionMnist",
+    "Folder",
+    "ImageSource",
+    "KnownImages",
+    "Mnist",
+    "Pacs",
+    "Parquet",
+    "Source",
+    "sources",
+]

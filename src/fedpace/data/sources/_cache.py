@@ -1,0 +1,45 @@
+"""Decoded images, kept on disk so that they are decoded once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from logging import getLogger
+from pathlib import Path
+
+import numpy as np
+
+from fedpace.data.dataset import Array
+
+
+def cache_folder() -> Path:
+    """``$FEDPACE_CACHE``, or the user's cache folder."""
+    return Path(os.environ.get("FEDPACE_CACHE") or Path.home() / ".cache" / "fedpace")
+
+
+def cached(files: Sequence[Path], size: int | None, decode: Callable[[], Array]) -> Array:
+    """What ``decode()`` returns for these files, memory-mapped; decoded again if a file changed."""
+    states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    key = blake2b(repr((states, size)).encode(), digest_size=16).hexdigest()
+    path = cache_folder() / "decoded" / f"{key}.npy"
+    try:
+        return _mapped(path)
+    except (OSError, ValueError, EOFError):
+        pass  # absent or damaged: decode
+    array = decode()
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            np.save(file, array)
+        os.replace(temporary, path)
+        return _mapped(path)
+    except OSError as error:
+        getLogger("fedpace").warning("decoded images stay in memory: cannot write %s (%s)", path, error.strerror)
+        return array
+
+
+def _mapped(path: Path) -> Array:
+    """A plain array over the mapped file: numpy's memmap class is slower to index."""
+    return np.asarray(np.load(path, mmap_mode="r"))

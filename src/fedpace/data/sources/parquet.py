@@ -1,0 +1,129 @@
+"""Parquet files in the layout of the Hugging Face hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedpace.core import DataError
+from fedpace.data._encode import encode
+from fedpace.data.data import Data
+from fedpace.data.dataset import Array, Dataset, Indices
+from fedpace.data.sources._cache import cached
+from fedpace.data.sources._images import decode_all
+from fedpace.data.sources._source import ImageSource, sources
+
+IMAGES = ("image", "img")
+LABELS = ("label", "fine_label")
+TRAIN = ("train",)
+TEST = ("test", "validation", "valid")
+
+
+@sources.register("parquet")
+class Parquet(ImageSource):
+    """Encoded images in parquet: one file, or a folder with ``train.parquet`` and perhaps ``test.parquet``.
+
+    The hub's names (``train-*.parquet``, ``data/train-*.parquet``, ``validation``) are found too. Columns: ``image`` or
+    ``img`` (struct of bytes and path), ``label`` or ``fine_label`` (integers or strings), and perhaps ``domain``.
+
+    Parameters: ``path``; ``size`` to resize to.
+    """
+
+    path: Path
+
+    def load(self) -> Data:
+        """Read the file or the folder."""
+        if self.path.is_file():
+            return read(self.path.stem, [[self.path]], self.size)
+        splits = find_splits(self.path)
+        if not splits:
+            raise DataError(f"{self.path}: expected a parquet file, or a folder with train.parquet, found neither")
+        return read(self.path.name, splits, self.size)
+
+
+def find_splits(folder: Path) -> list[list[Path]]:
+    """The files of the training set and, if there is one, of the test set; nothing if there is no training set."""
+    splits = [_find_split(folder, names) for names in (TRAIN, TEST)]
+    return [files for files in splits if files] if splits[0] else []
+
+
+def _find_split(folder: Path, names: Sequence[str]) -> list[Path]:
+    patterns = [
+        pattern.format(name) for name in names for pattern in ("{}.parquet", "{}-*.parquet", "data/{}-*.parquet")
+    ]
+    return next((found for pattern in patterns if (found := sorted(folder.glob(pattern)))), [])
+
+
+def read(name: str, splits: list[list[Path]], size: int | None, known: tuple[str, ...] = ()) -> Data:
+    """Data of one or two splits; ``known`` are the class names where they are known beforehand."""
+    where = splits[0][0]
+    labels, classes = encode(f"{where}: labels", [_column(files, LABELS) for files in splits], known)
+    domains: Sequence[Indices | None] = [None] * len(splits)
+    domain_names: tuple[str, ...] = ()
+    if "domain" in _schema(where).names:
+        domains, domain_names = encode(f"{where}: domains", [_column(files, ("domain",)) for files in splits])
+    datasets = []
+    for files, split_labels, split_domains in zip(splits, labels, domains, strict=True):
+        try:
+            datasets.append(
+                Dataset(_images(files, len(split_labels), size), split_labels, classes, split_domains, domain_names)
+            )
+        except DataError as error:
+            raise DataError(f"{files[0]}: {error}") from None
+    return Data(name, *datasets)
+
+
+def _images(files: list[Path], total: int, size: int | None) -> Array:
+    return cached(files, size, lambda: decode_all(_encoded(files), total, size))
+
+
+def _column(files: list[Path], names: Sequence[str]) -> Array:
+    """A whole column of small values."""
+    parts = []
+    for file in files:
+        name = _column_name(file, names)
+        with _readable(file):
+            parts.append(pq.read_table(file, columns=[name]).column(name).to_numpy())
+    return np.concatenate(parts)
+
+
+def _encoded(files: list[Path]) -> Iterator[tuple[str, bytes]]:
+    """The encoded images one by one, each with its place."""
+    for file in files:
+        name = _column_name(file, IMAGES)
+        row = 0
+        with _readable(file):
+            for batch in pq.ParquetFile(file).iter_batches(batch_size=1024, columns=[name]):
+                for image in batch.column(0).to_pylist():
+                    yield f"row {row} of {file}", (image or {}).get("bytes") or b""
+                    row += 1
+
+
+def _column_name(file: Path, names: Sequence[str]) -> str:
+    found = _schema(file).names
+    chosen = next((name for name in names if name in found), None)
+    if chosen is None:
+        raise DataError(f"{file}: expected a column '{' or '.join(names)}', found {', '.join(found)}; rename one")
+    return chosen
+
+
+def _schema(file: Path) -> pa.Schema:
+    with _readable(file):
+        return pq.read_schema(file)
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    """A file that parquet cannot read is the user's error, with its name."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"{file}: expected a complete parquet file, but it is damaged ({reason}); fetch it again"
+        ) from None

@@ -1,0 +1,25 @@
+"""What listeners hear of a run. Progress bars and trackers are listeners; the loop knows none of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+"""One round: a line of ``rounds.jsonl``."""
+
+
+class Listener:
+    """Override what you want to hear."""
+
+    def started(self, config: dict[str, Any], rounds: int, first_round: int) -> None:
+        """The run begins, or goes on, at ``first_round``."""
+
+    def warned(self, message: str) -> None:
+        """A stage cannot act, or something else that a user would want to know."""
+
+    def finished_round(self, record: Record) -> None:
+        """A round is complete and recorded."""
+
+    def ended(self, folder: Path | None) -> None:
+        """The run is over; ``folder`` is where it was written, if anywhere."""

@@ -1,0 +1,53 @@
+"""What an executor is: it runs tasks somewhere and yields their answers in the tasks' order."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+
+from torch import Tensor, nn
+
+from fedpace.core import Buffers, Named, Registry, Update
+from fedpace.data import Federation
+from fedpace.engine.worker import Task
+
+
+class Execution(ABC):
+    """Workers that are up. Answers come in the order of the tasks, whoever finishes first.
+
+    An answer's tensors are overwritten when the next answer is asked for.
+    """
+
+    @abstractmethod
+    def run(self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers) -> Iterator[Update]:
+        """Do all tasks from the same vector and buffers. Consume the iterator to its end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop the workers."""
+
+    def __enter__(self) -> Execution:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Executor(Named, ABC):
+    """How tasks are executed: parameters only; ``start`` brings workers up."""
+
+    @abstractmethod
+    def start(self, module: nn.Module, federation: Federation) -> Execution:
+        """Bring up workers that hold this model and this data."""
+
+
+executors: Registry[Executor] = Registry("executor")
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

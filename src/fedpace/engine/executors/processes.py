@@ -1,0 +1,196 @@
+"""Persistent single-threaded worker processes that share parameters and update rows with the server."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import torch
+import torch.multiprocessing as mp
+from pydantic import Field
+from torch import Tensor, nn
+
+from fedpace.core import Buffers, Update
+from fedpace.data import Federation
+from fedpace.engine.executors._executor import Execution, Executor, cores, executors
+from fedpace.engine.worker import Task, Worker
+
+ATTEMPTS = 3  # a task that kills this many workers is given up as a failed client
+ORPHAN_CHECK = 2.0  # seconds after which an idle worker looks whether its server is still there
+
+
+@executors.register("processes")
+class Processes(Executor):
+    """One worker process per core, one thread each: the fast way on a CPU.
+
+    Parameters, buffers and update rows lie in shared memory; data is inherited (memory-mapped or copy-on-write). Only
+    small messages are pickled. A worker that dies is replaced and its task done again, with bitwise the same result.
+    """
+
+    workers: int | None = Field(None, ge=1)
+
+    def start(self, module: nn.Module, federation: Federation) -> Execution:
+        """Bring up the workers."""
+        return _ProcessExecution(module, federation, self.workers or cores())
+
+
+@dataclass
+class _Row:
+    """Shared memory for one answer (or for the server's vector): parameters and buffers."""
+
+    vector: Tensor
+    buffers: Buffers
+
+    @classmethod
+    def like(cls, worker: Worker) -> _Row:
+        def shared(tensor: Tensor) -> Tensor:
+            return torch.zeros_like(tensor).share_memory_()  # type: ignore[no-any-return, no-untyped-call]
+
+        buffers = worker.model.buffers
+        return cls(shared(worker.model.vector), Buffers(shared(buffers.floats), shared(buffers.integers)))
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """An update as a small message: its tensors stay behind in a row."""
+
+    update: Update
+    has_vector: bool = False
+    has_buffers: bool = False
+
+    @classmethod
+    def split(cls, update: Update, row: _Row) -> _Answer:
+        """Put an update's tensors into its row."""
+        vector, buffers = update.vector, update.buffers
+        if vector is not None:
+            if vector.shape != row.vector.shape:
+                return cls(Update(update.client, failure=f"wrong shape: {tuple(vector.shape)}"))
+            row.vector.copy_(vector)
+        if buffers is not None:
+            row.buffers.copy_(buffers)
+        return cls(replace(update, vector=None, buffers=None), vector is not None, buffers is not None)
+
+    def joined(self, row: _Row) -> Update:
+        """The update with its tensors."""
+        return replace(
+            self.update,
+            vector=row.vector if self.has_vector else None,
+            buffers=row.buffers if self.has_buffers else None,
+        )
+
+
+@dataclass
+class _Process:
+    """A worker process, the pipe to it, and what it is doing."""
+
+    process: BaseProcess
+    pipe: Connection
+    job: tuple[int, int] | None = None  # number of the task, number of the row its answer goes to
+
+
+class _ProcessExecution(Execution):
+    def __init__(self, module: nn.Module, federation: Federation, workers: int) -> None:
+        # Fork shares the data without copying and starts in milliseconds; where there is none, workers are spawned.
+        self._context: Any = mp.get_context("fork" if "fork" in mp.get_all_start_methods() else "spawn")
+        self._worker = Worker(copy.deepcopy(module), federation)
+        self._server = _Row.like(self._worker)
+        # Twice as many rows as workers: nobody waits while an earlier, slower client is still at work.
+        self._rows = [_Row.like(self._worker) for _ in range(2 * workers)]
+        self._processes = [self._spawn() for _ in range(workers)]
+
+    def _spawn(self) -> _Process:
+        ours, theirs = self._context.Pipe()
+        arguments = (theirs, self._worker, self._server, self._rows, os.getpid())
+        process = self._context.Process(target=_serve, args=arguments, daemon=True, name="fedpace-worker")
+        process.start()
+        theirs.close()
+        return _Process(process, ours)
+
+    def run(self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers) -> Iterator[Update]:
+        self._server.vector.copy_(vector)
+        self._server.buffers.copy_(buffers)
+        waiting = list(reversed(range(len(tasks))))  # tasks not yet handed out, next one last
+        free = list(range(len(self._rows)))
+        answers: dict[int, tuple[int, _Answer]] = {}
+        attempts = [0] * len(tasks)
+        for turn in range(len(tasks)):
+            while turn not in answers:
+                for worker in self._processes:
+                    if worker.job is None and waiting and free:
+                        self._hand_out(worker, waiting.pop(), free.pop(), tasks, attempts)
+                for worker in self._ready():
+                    if worker.job is None:  # it died idle
+                        self._replace(worker)
+                        continue
+                    number, row = worker.job
+                    received = self._receive(worker, tasks[number].client, attempts[number])
+                    if received is None:
+                        self._hand_out(worker, number, row, tasks, attempts)
+                    else:
+                        answers[number] = (row, received)
+                        worker.job = None
+            row, answer = answers.pop(turn)
+            yield answer.joined(self._rows[row])
+            free.append(row)
+
+    def _hand_out(self, worker: _Process, number: int, row: int, tasks: Sequence[Task], attempts: list[int]) -> None:
+        attempts[number] += 1
+        worker.job = (number, row)
+        task = tasks[number]
+        if task.buffers is not None:
+            self._rows[row].buffers.copy_(task.buffers)
+        try:
+            worker.pipe.send((row, replace(task, buffers=None), task.buffers is not None))
+        except OSError:  # it died; the next look at it finds the closed pipe and replaces it
+            attempts[number] -= 1
+
+    def _ready(self) -> list[_Process]:
+        ready = wait([worker.pipe for worker in self._processes])
+        return [worker for worker in self._processes if worker.pipe in ready]
+
+    def _receive(self, worker: _Process, client: int, attempts: int) -> _Answer | None:
+        """The answer of a worker that is ready; ``None`` if it died instead, in which case it is replaced."""
+        try:
+            answer: _Answer = worker.pipe.recv()
+            return answer
+        except (EOFError, OSError):
+            self._replace(worker)
+            if attempts < ATTEMPTS:
+                return None
+            return _Answer(Update(client, failure=f"its worker process died {attempts} times (out of memory?)"))
+
+    def _replace(self, worker: _Process) -> None:
+        worker.pipe.close()
+        worker.process.join(timeout=1)
+        fresh = self._spawn()
+        worker.process, worker.pipe = fresh.process, fresh.pipe
+
+    def close(self) -> None:
+        for worker in self._processes:
+            worker.pipe.close()
+        for worker in self._processes:
+            worker.process.terminate()
+            worker.process.join()
+
+
+def _serve(pipe: Connection, worker: Worker, server: _Row, rows: list[_Row], parent: int) -> None:
+    """Main loop of a worker process: it ends when its pipe closes or its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's business
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(1)
+    try:
+        while True:
+            while not pipe.poll(ORPHAN_CHECK):
+                if os.getppid() != parent:
+                    return
+            row, task, own_buffers = pipe.recv()
+            buffers = rows[row].buffers if own_buffers else server.buffers
+            pipe.send(_Answer.split(worker.answer(task, server.vector, buffers), rows[row]))
+    except (EOFError, OSError):
+        return

@@ -1,0 +1,37 @@
+"""Everything in this process, one task after another."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fedpace.core import Buffers, Update
+from fedpace.data import Federation
+from fedpace.engine.executors._executor import Execution, Executor, executors
+from fedpace.engine.worker import Task, Worker
+
+
+@executors.register("serial")
+class Serial(Executor):
+    """One task after another in this process: for debugging, and for many runs side by side."""
+
+    def start(self, module: nn.Module, federation: Federation) -> Execution:
+        """Build the one worker."""
+        return _SerialExecution(Worker(copy.deepcopy(module), federation))
+
+
+class _SerialExecution(Execution):
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def run(self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers) -> Iterator[Update]:
+        for task in tasks:
+            with torch.random.fork_rng(devices=[]):  # the user's own random numbers go on undisturbed
+                update = self._worker.answer(task, vector, buffers)
+            yield update
+
+    def close(self) -> None:
+        pass

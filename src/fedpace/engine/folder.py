@@ -1,0 +1,134 @@
+"""The run folder: everything that a run leaves behind, readable without this library and without pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fedpace.core import RunFolderError
+from fedpace.engine.checkpoint import Checkpoints
+from fedpace.engine.events import Record
+
+IRRELEVANT = ("executor", "track")  # settings that do not change results, so a resumed run may change them
+
+
+class RunFolder:
+    """``run.json`` (config, versions, machine), ``rounds.jsonl``, ``checkpoint/``, ``model.safetensors``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = Checkpoints(path / "checkpoint")
+
+    def create(self, description: dict[str, Any]) -> None:
+        """Begin a new run; a folder that holds one already is refused."""
+        if (self.path / "run.json").exists():
+            raise RunFolderError(f"{self.path}: already holds a run; add --resume to go on, or choose another --out")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.write_json("run.json", {**description, "versions": _versions(), "machine": _machine()})
+            self.rounds_file.touch()
+        except OSError as error:
+            raise RunFolderError(f"{self.path}: cannot be written ({error.strerror})") from None
+
+    def resume(self, description: dict[str, Any]) -> None:
+        """Go on with the run in this folder; one with another config is refused."""
+        found = _flat(read_run(self.path)["config"])
+        wanted = _flat(description["config"])
+        for key in sorted(found.keys() | wanted.keys()):
+            if key.split(".")[0] not in IRRELEVANT and found.get(key) != wanted.get(key):
+                raise RunFolderError(
+                    f"{self.path}: holds a run with {key} = {found.get(key)!r}, this one has {wanted.get(key)!r}; "
+                    "choose another --out"
+                )
+
+    @property
+    def rounds_file(self) -> Path:
+        """One line of JSON per round."""
+        return self.path / "rounds.jsonl"
+
+    def append(self, record: Record) -> None:
+        """Write a round's line before its checkpoint: a line without checkpoint is redone, never the reverse."""
+        try:
+            with self.rounds_file.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise RunFolderError(f"{self.rounds_file}: cannot be written ({error.strerror})") from error
+
+    def keep_rounds_before(self, round: int) -> list[Record]:
+        """Drop what was recorded of rounds that will be done again; return the rest."""
+        kept = [record for record in read_rounds(self.path) if record["round"] < round]
+        aside = self.rounds_file.with_suffix(".writing")
+        aside.write_text("".join(json.dumps(record) + "\n" for record in kept))
+        os.replace(aside, self.rounds_file)
+        return kept
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        """Write a JSON file aside and rename it."""
+        aside = self.path / f".{name}.writing"
+        aside.write_text(json.dumps(content, indent=2, default=str) + "\n")
+        os.replace(aside, self.path / name)
+
+    def write_model(self, state: dict[str, Tensor]) -> None:
+        """Save the final model."""
+        aside = self.path / ".model.writing"
+        save_file(state, str(aside))
+        os.replace(aside, self.path / "model.safetensors")
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run was finished."""
+        return (self.path / "model.safetensors").exists()
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """``run.json`` of a run folder."""
+    try:
+        description: dict[str, Any] = json.loads((path / "run.json").read_text())
+        return description
+    except FileNotFoundError:
+        raise RunFolderError(f"{path}: is not a run folder (no run.json)") from None
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{path / 'run.json'}: cannot be read ({error})") from None
+
+
+def read_rounds(path: Path) -> list[Record]:
+    """The rounds of a run folder; a last line that a kill cut short is ignored."""
+    records: list[Record] = []
+    file = path / "rounds.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise RunFolderError(f"{file}: line {number} is damaged") from None
+    return records
+
+
+def _versions() -> dict[str, str]:
+    names = ("fedpace", "torch", "numpy", "scipy", "scikit-learn", "pydantic", "safetensors", "pyarrow", "pillow")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _machine() -> dict[str, str | int | None]:
+    return {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()}
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat

@@ -1,0 +1,56 @@
+"""How well the global model does, on the test set and for each participant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import Field
+
+from fedpace.client import Evaluation
+from fedpace.core import Buffers, ClientError, Settings, Update
+from fedpace.data import Federation
+from fedpace.engine.events import Record
+from fedpace.engine.worker import Task
+
+CHUNK = 500  # test images per task: fixed, so that sums do not depend on the number of workers
+
+
+class Measuring(Settings):
+    """What is measured: the test set ``every`` so many rounds, and each participant on at most ``per_client`` examples.
+
+    A client without a test split of its own is measured on its training examples.
+    """
+
+    every: int = Field(1, ge=1)
+    per_client: int = Field(250, ge=0)
+
+    def due(self, round: int, rounds: int) -> bool:
+        """Whether a round is measured; the last one always is."""
+        return (round + 1) % self.every == 0 or round + 1 == rounds
+
+    def tasks(self, federation: Federation, cohort: Sequence[int], own: Mapping[int, Buffers]) -> list[Task]:
+        """The test set in chunks, then one task per participant; ``own`` are buffers that never leave a client."""
+        size = len(federation.test)
+        tasks = [Task(-1, Evaluation(start=s, stop=s + CHUNK), 0, on="test") for s in range(0, size, CHUNK)]
+        for client in cohort if self.per_client else ():
+            shard = (federation.client_tests or federation.clients)[client]
+            step = max(len(shard) // self.per_client, 1)  # evenly spread, because shards are sorted by class
+            work = Evaluation(stop=step * self.per_client, step=step)
+            tasks.append(Task(client, work, 0, on="client_test", buffers=own.get(client)))
+        return tasks
+
+
+def collect(answers: Iterable[tuple[Task, Update]]) -> Record:
+    """Accuracy and loss on the test set and accuracy per client."""
+    correct, examples, loss = 0.0, 0, 0.0
+    clients: dict[str, float] = {}
+    for task, answer in answers:
+        if answer.failure:
+            raise ClientError(f"the model could not be evaluated: {answer.failure}")
+        if task.on == "test":
+            correct += answer.metrics["correct"]
+            loss += answer.metrics["loss"]
+            examples += answer.examples
+        else:
+            clients[str(task.client)] = answer.metrics["correct"] / max(answer.examples, 1)
+    return {"accuracy": correct / examples, "loss": loss / examples, "client_accuracy": clients}

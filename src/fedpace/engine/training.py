@@ -1,0 +1,285 @@
+"""The round loop: sample a cohort, let the executor run client work, give the updates to the server, record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedpace.client import ClientWork, Gradient, LocalSGD, Probe
+from fedpace.core import Buffers, ClientError, FlatModule, Update, derive
+from fedpace.data import Federation
+from fedpace.engine.cohort import Cohort
+from fedpace.engine.events import Listener, Record
+from fedpace.engine.executors import Execution, Executor, Processes
+from fedpace.engine.folder import RunFolder
+from fedpace.engine.measuring import Measuring, collect
+from fedpace.engine.worker import Task
+from fedpace.server import BufferPolicy, Guard, Schedule, Server, Stage, traffic
+from fedpace.server.annealing import Path as ProbePath
+
+log = logging.getLogger("fedpace")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that defines a run, apart from data and model. ``local`` is what clients do when they send updates."""
+
+    schedule: Schedule = field(default_factory=Schedule)
+    rounds: int = 50
+    seed: int = 0
+    local: ClientWork = field(default_factory=LocalSGD)
+    gradient: ClientWork = field(default_factory=Gradient)
+    cohort: Cohort = field(default_factory=Cohort)
+    guard: Guard = field(default_factory=Guard)
+    buffers: BufferPolicy = "weighted_mean"
+    measuring: Measuring = field(default_factory=Measuring)
+    executor: Executor = field(default_factory=Processes)
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run ends with: the trained module, its rounds, and the warnings it gave."""
+
+    module: nn.Module
+    records: list[Record]
+    warnings: list[str]
+
+
+def train(
+    module: nn.Module,
+    federation: Federation,
+    plan: Plan,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    listeners: Sequence[Listener] = (),
+) -> Outcome:
+    """Run a plan. With a folder every finished round is safe on disk; ``resume`` goes on as if never interrupted."""
+    with _one_thread(), plan.executor.start(module, federation) as execution:
+        training = Training(module, federation, plan, execution, listeners)
+        return training.run(RunFolder(folder) if folder is not None else None, resume=resume)
+
+
+class Training:
+    """One run in progress."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        federation: Federation,
+        plan: Plan,
+        execution: Execution,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        self.plan = plan
+        self.federation = federation
+        self.cohort_size = plan.cohort.size(len(federation))
+        self.warnings = plan.schedule.validate_for(plan.rounds, self.cohort_size)
+        self._model = FlatModule(module)
+        self._execution = execution
+        self._listeners = listeners
+        self.server = Server(
+            self._model.layout,
+            self._model.vector,
+            self._model.buffers,
+            plan.schedule,
+            guard=plan.guard,
+            buffer_policy=plan.buffers,
+        )
+        self._own_buffers: dict[int, Buffers] = {}  # per client, under the policy "local"
+
+    def run(self, folder: RunFolder | None, *, resume: bool) -> Outcome:
+        """All rounds that are not done yet."""
+        records = self._open(folder, resume=resume)
+        for listener in self._listeners:
+            listener.started(self.plan.config, self.plan.rounds, len(records))
+        for message in self.warnings:
+            self._warn(message)
+        for round in range(len(records), self.plan.rounds):
+            record = self.round(round)
+            records.append(record)
+            if folder is not None:
+                folder.append(record)
+                folder.checkpoints.write(round, self._state())
+            for listener in self._listeners:
+                listener.finished_round(record)
+        self._warn_of_idle_search(records)
+        self._model.load(self.server.vector, self.server.buffers)
+        if folder is not None:
+            folder.write_model(self._model.state_dict())
+        for listener in self._listeners:
+            listener.ended(folder.path if folder is not None else None)
+        return Outcome(self._model.module.eval(), records, self.warnings)
+
+    def round(self, round: int) -> Record:
+        """One round: search, exchanges, evaluation."""
+        stage = self.plan.schedule.stage(round)
+        cohort = self.plan.cohort.sample(len(self.federation), seed=self.plan.seed, round=round)
+        seconds = dict.fromkeys(("search", "local", "aggregate", "evaluate"), 0.0)
+        record: Record = {"round": round, "stage": stage.name, "cohort": cohort}
+
+        start = perf_counter()
+        search = self.server.search(stage, self._seed("search", round), self._probe(stage, round, cohort))
+        seconds["search"] = perf_counter() - start
+        record["search"] = search.to_json() if search is not None else None
+
+        record |= {"similarity": None, "agreement": None, "diagnostics": {}, "dropped": [], "train_loss": None}
+        for number, exchange in enumerate(stage.exchanges()):
+            if number == 0 and stage.search is not None and stage.search.after != "train":
+                continue
+            start = perf_counter()
+            timed = _Timed(self._updates(exchange, round, cohort, number))
+            report = self.server.exchange(exchange, timed, len(cohort))
+            seconds["local"] += timed.seconds
+            seconds["aggregate"] += perf_counter() - start - timed.seconds
+            self._stop_if_all_failed(round, cohort, report.dropped)
+            record["dropped"] += report.dropped
+            record |= {"agreement": report.agreement, "diagnostics": report.diagnostics}
+            record |= {"similarity": report.similarity, "train_loss": report.train_loss}
+        if record["similarity"] is None and search is not None:
+            record["similarity"] = {"kind": "probe", "mean": search.probe_mean, "min": search.probe_min}
+        record["pruned"] = self.server.pruned
+        record["bytes_up"], record["bytes_down"] = traffic(
+            stage, self.server.layout, self.server.buffers, self.plan.buffers, len(cohort)
+        )
+        start = perf_counter()
+        record |= self._evaluate(round, cohort)
+        seconds["evaluate"] = perf_counter() - start
+        record["seconds"] = seconds
+        return record
+
+    def _updates(self, stage: Stage, round: int, cohort: Sequence[int], number: int) -> Iterator[Update]:
+        work = self.plan.local if stage.sends == "update" else self.plan.gradient
+        tasks = [
+            Task(client, work, self._seed("client", round, client, number), buffers=self._own_buffers.get(client))
+            for client in cohort
+        ]
+        for update in self._execution.run(tasks, self.server.vector, self.server.buffers):
+            if self.plan.buffers == "local" and update.buffers is not None:
+                self._own_buffers[update.client] = update.buffers.clone()
+            yield update
+
+    def _seed(self, *names: str | int) -> int:
+        return derive(self.plan.seed, *names)
+
+    def _probe(self, stage: Stage, round: int, cohort: Sequence[int]) -> Any:
+        def probe(paths: Sequence[ProbePath]) -> Iterator[list[Update]]:
+            assert stage.search is not None  # the server asks only then
+            tasks = [
+                Task(
+                    client,
+                    Probe(perturbation=stage.search.perturbation, path=path, batch=stage.search.batch),
+                    self._seed("probe", round, client),
+                    buffers=self._own_buffers.get(client),
+                )
+                for path in paths
+                for client in cohort
+            ]
+            answers = self._execution.run(tasks, self.server.vector, self.server.buffers)
+            for _ in paths:
+                yield [self._kept(update) for update, _ in zip(answers, cohort, strict=False) if self._usable(update)]
+
+        return probe
+
+    def _usable(self, update: Update) -> bool:
+        return self.server.guard.reason_to_drop(update, self.server.layout.size) is None
+
+    @staticmethod
+    def _kept(update: Update) -> Update:
+        assert update.vector is not None  # the guard let it pass
+        return Update(update.client, update.vector.clone(), update.examples, update.metrics)
+
+    def _evaluate(self, round: int, cohort: Sequence[int]) -> Record:
+        if not self.plan.measuring.due(round, self.plan.rounds):
+            return {"accuracy": None, "loss": None, "client_accuracy": {}}
+        tasks = self.plan.measuring.tasks(self.federation, cohort, self._own_buffers)
+        answers = self._execution.run(tasks, self.server.vector, self.server.buffers)
+        return collect(zip(tasks, answers, strict=True))
+
+    def _open(self, folder: RunFolder | None, *, resume: bool) -> list[Record]:
+        if folder is None:
+            return []
+        description = {"config": self.plan.config, "seed": self.plan.seed, "warnings": self.warnings}
+        description["parameters"] = self.server.layout.size
+        if not (resume and (folder.path / "run.json").exists()):
+            folder.create(description)
+            return []
+        folder.resume(description)
+        found = folder.checkpoints.last()
+        if found is None:
+            return folder.keep_rounds_before(0)
+        round, tensors = found
+        self._load_state(tensors)
+        return folder.keep_rounds_before(round + 1)
+
+    def _state(self) -> dict[str, Tensor]:
+        tensors = self.server.state()
+        for client, own in self._own_buffers.items():
+            tensors |= {f"client.{client}.floats": own.floats, f"client.{client}.integers": own.integers}
+        return tensors
+
+    def _load_state(self, tensors: dict[str, Tensor]) -> None:
+        self.server.load_state(tensors)
+        for client in range(len(self.federation)):
+            if f"client.{client}.floats" in tensors:
+                own = Buffers(tensors[f"client.{client}.floats"], tensors[f"client.{client}.integers"])
+                self._own_buffers[client] = own
+
+    def _stop_if_all_failed(self, round: int, cohort: Sequence[int], dropped: Sequence[dict[str, Any]]) -> None:
+        """One client's failure is its own; if all fail with an exception, the model or the data is at fault."""
+        reasons = [drop["reason"] for drop in dropped]
+        if len(reasons) == len(cohort) and all("Error" in reason for reason in reasons):
+            raise ClientError(f"every client failed in round {round}; the first one with {reasons[0]}")
+
+    def _warn(self, message: str) -> None:
+        log.warning(message)
+        for listener in self._listeners:
+            listener.warned(message)
+
+    def _warn_of_idle_search(self, records: Sequence[Record]) -> None:
+        searches = [record["search"] for record in records if record["search"] is not None]
+        if searches and not any(search["accepted"] for search in searches):
+            tried = sum(search["candidates"] for search in searches)
+            best = max(search["sim_best"] - search["sim0"] for search in searches)
+            message = f"annealing did nothing: none of {tried} perturbations was accepted (largest gain {best:.2g})"
+            self.warnings.append(message)
+            self._warn(message)
+
+
+class _Timed:
+    """Iterates over updates and measures the time that is spent waiting for them."""
+
+    def __init__(self, updates: Iterator[Update]) -> None:
+        self._updates = updates
+        self.seconds = 0.0
+
+    def __iter__(self) -> Iterator[Update]:
+        while True:
+            start = perf_counter()
+            try:
+                update = next(self._updates)
+            except StopIteration:
+                return
+            finally:
+                self.seconds += perf_counter() - start
+            yield update
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread while a run lasts: workers need the cores, and sums must not depend on the number of threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

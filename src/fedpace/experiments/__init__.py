@@ -1,0 +1,8 @@
+"""Experiments: config, presets, runs, comparisons and sweeps."""
+
+from fedpace.experiments.api import compare, train
+from fedpace.experiments.config import RunConfig
+from fedpace.experiments.presets import load_config, preset_names
+from fedpace.experiments.run import Result, execute, federate
+
+__all__ = ["Result", "RunConfig", "compare", "execute", "federate", "load_config", "preset_names", "train"]

@@ -1,0 +1,146 @@
+"""Many runs side by side: one process per core, each doing a whole run by itself."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing as mp
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fedpace.core import FedpaceError, RunFolderError
+from fedpace.data import Data, Federation
+from fedpace.engine import RunFolder, Serial, read_rounds
+from fedpace.engine.executors import cores
+from fedpace.experiments.config import RunConfig
+from fedpace.experiments.progress import note, progress_bars
+from fedpace.experiments.run import Model, Result, execute, federate
+
+POLL = 0.2  # seconds between two looks at the running folders
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a batch: its label in tables, its config, and the folder it is written to."""
+
+    label: str
+    config: RunConfig
+    folder: Path
+
+    @property
+    def complete(self) -> bool:
+        """Whether an earlier batch finished this run."""
+        return RunFolder(self.folder).complete
+
+
+def run_batch(
+    jobs: Sequence[Job],
+    console: Console,
+    *,
+    data: Data | Federation | None = None,
+    model: Model | None = None,
+    workers: int | None = None,
+) -> list[Result]:
+    """Run all jobs and return their results in order. What is on disk already is resumed or taken as it is.
+
+    Whole runs in parallel keep every core busy even where a round has fewer clients than cores; results do not depend
+    on it. The data is loaded once, before processes fork.
+    """
+    for job in jobs:
+        federate(job.config, data)  # a mistake in data or partition shows before hours of training
+    todo = [job for job in jobs if not job.complete]
+    with progress_bars(console) as bars:
+        tasks = {job.folder: bars.add_task(_title(job), total=job.config.rounds, note="") for job in jobs}
+        for folders in _run_all(todo, data, model, workers or cores()):
+            for folder in folders:
+                if records := _records_so_far(folder):
+                    bars.update(tasks[folder], completed=len(records), note=note(records[-1]))
+        for job in jobs:
+            bars.update(tasks[job.folder], completed=job.config.rounds)
+    return [_read(job) for job in jobs]
+
+
+def _read(job: Job) -> Result:
+    """A finished run, after a check that the folder holds this config and not another."""
+    RunFolder(job.folder).resume({"config": job.config.model_dump(mode="json")})
+    return Result.read(job.folder)
+
+
+def _title(job: Job) -> str:
+    return f"{job.label} · seed {job.config.seed}"
+
+
+def _records_so_far(folder: Path) -> list[dict[str, Any]]:
+    with suppress(RunFolderError):
+        return read_rounds(folder)
+    return []
+
+
+def _run_all(
+    jobs: Sequence[Job], data: Data | Federation | None, model: Model | None, workers: int
+) -> Iterator[list[Path]]:
+    """Run jobs, ``workers`` at a time; yields now and then the folders in which something may have happened."""
+    if workers == 1 or "fork" not in mp.get_all_start_methods():
+        for job in jobs:
+            execute(job.config, data=data, model=model, out=job.folder, resume=True)
+            yield [job.folder]
+        return
+    waiting = list(reversed(jobs))
+    running: dict[Path, _Running] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                job = waiting.pop()
+                running[job.folder] = _Running(job, data, model)
+            time.sleep(POLL)
+            yield list(running)
+            for folder in [folder for folder, child in running.items() if child.finished()]:
+                del running[folder]
+                yield [folder]
+    finally:
+        for child in running.values():
+            child.stop()
+
+
+class _Running:
+    """A run in a process of its own. Forked, so that neither data nor a user's model is pickled."""
+
+    def __init__(self, job: Job, data: Data | Federation | None, model: Model | None) -> None:
+        context: Any = mp.get_context("fork")
+        self._job = job
+        self._errors, theirs = context.Pipe(duplex=False)
+        self._process: BaseProcess = context.Process(target=_child, args=(job, data, model, theirs))
+        self._process.start()
+        theirs.close()
+
+    def finished(self) -> bool:
+        """Whether the run is over; raises what went wrong in it."""
+        if self._process.is_alive():
+            return False
+        self._process.join()
+        if self._process.exitcode:
+            with suppress(EOFError):
+                raise FedpaceError(f"{_title(self._job)}: {self._errors.recv()}")
+            raise FedpaceError(f"{_title(self._job)}: its process ended with exit code {self._process.exitcode}")
+        return True
+
+    def stop(self) -> None:
+        """End the run; it can be resumed."""
+        self._process.terminate()
+        self._process.join()
+
+
+def _child(job: Job, data: Data | Federation | None, model: Model | None, errors: Any) -> None:
+    logging.getLogger("fedpace").setLevel(logging.ERROR)  # warnings are in run.json; several runs would mix them up
+    config = job.config.model_copy(update={"executor": Serial()})
+    try:
+        execute(config, data=data, model=model, out=job.folder, resume=True)
+    except FedpaceError as error:
+        errors.send(str(error))
+        raise SystemExit(2) from None

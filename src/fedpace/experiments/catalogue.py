@@ -1,0 +1,32 @@
+"""What can be named in a config, each with one line about it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from fedpace.aggregation import rules
+from fedpace.core import Registry
+from fedpace.data import partitions, sources
+from fedpace.experiments.presets import load_config, preset_names
+from fedpace.models import models
+
+
+def catalogue(kind: str) -> dict[str, str]:
+    """Name → description of everything of a kind."""
+    if kind in ("methods", "presets"):
+        configs = {name: load_config(name) for name in preset_names()}
+        chosen = {n: c for n, c in configs.items() if kind == "presets" or c.kind == "method"}
+        return {name: config.description for name, config in chosen.items()}
+    registries: dict[str, Registry[Any]] = {
+        "data": sources,
+        "models": models,
+        "partitions": partitions,
+        "rules": rules,
+    }
+    registry = registries[kind]
+    return {name: _first_line(registry.get(name)) for name in registry.names()}
+
+
+def _first_line(cls: type) -> str:
+    return (inspect.getdoc(cls) or "").partition("\n")[0]

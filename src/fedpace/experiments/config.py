@@ -1,0 +1,159 @@
+"""The config of a run: typed, assembled from the parameters that rules, partitions and works declare themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SerializeAsAny, ValidationError
+
+from fedpace.aggregation import Dampened, Mean
+from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, works
+from fedpace.core import ConfigError, Settings, by_name, first_error
+from fedpace.data import Dirichlet, Partition, partitions
+from fedpace.engine import Cohort, Executor, Measuring, Plan, Processes, executors
+from fedpace.server import Annealing, AnyOptimizer, AnyRule, BufferPolicy, Guard, Pruning, Schedule, ServerSGD, Stage
+
+Window = Annotated[int, Field(ge=0)]
+
+
+class DataConfig(Settings):
+    """Which data, and how they are dealt to clients. ``source`` is a registered name or a path."""
+
+    source: str = "digits"
+    size: int | None = Field(None, ge=1)
+    partition: SerializeAsAny[Annotated[Partition, by_name(partitions, "dirichlet")]] = Dirichlet()
+
+
+class AggregateConfig(Settings):
+    """What happens in a round outside every stage; the default is FedAvg."""
+
+    sends: Literal["update", "gradient"] = "update"
+    rule: AnyRule = Mean()
+    weights: Literal["uniform", "samples"] = "uniform"
+    optimizer: AnyOptimizer = ServerSGD()
+
+
+class AnnealConfig(Annealing):
+    """Fed-GGA search at the beginning of the rounds ``first`` to ``last``, then a round as outside every stage."""
+
+    enabled: bool = True
+    first: Window = 2
+    last: Window | None = 15
+
+
+class ConflictConfig(Settings):
+    """What dampening and pruning have in common: the agreement is taken of gradients or of pseudo-gradients.
+
+    ``lr`` is the server's step; it defaults to 0.01 on gradients (FedPACE) and to 1 on pseudo-gradients.
+    """
+
+    enabled: bool = True
+    source: Literal["gradient", "pseudo"] = "gradient"
+    rule: AnyRule = Dampened()
+    lr: float | None = Field(None, gt=0)
+
+    def exchange(self, name: str, first: int, last: int | None, base: Stage) -> Stage:
+        """The stage that these settings describe."""
+        gradient = self.source == "gradient"
+        return Stage(
+            name=name,
+            first=first,
+            last=last,
+            sends="gradient" if gradient else "update",
+            rule=self.rule,
+            weights=base.weights,
+            optimizer=ServerSGD(lr=self.lr or (0.01 if gradient else 1.0)),
+        )
+
+
+class DampenConfig(ConflictConfig):
+    """Sign-agreement dampening. ``then_fedavg`` appends an ordinary round to each (what the authors' runs did)."""
+
+    first: Window = 20
+    last: Window | None = None
+    then_fedavg: bool = False
+
+
+class PruneConfig(ConflictConfig, Pruning):
+    """Dampening, and pruning of persistent conflict; conflicts are counted from this window on, or from dampening."""
+
+    first: Window = 42
+    last: Window | None = None
+    count_from: Literal["pruning", "dampening"] = "pruning"
+
+
+class RunConfig(Settings):
+    """A whole run. Every field has a default, so a preset says only what is particular to it."""
+
+    method: str = "fedavg"
+    kind: Literal["method", "ablation"] = "method"
+    description: str = ""
+    rounds: int = Field(50, ge=1)
+    seed: int = Field(0, ge=0)
+    data: DataConfig = DataConfig()
+    model: str = "small_cnn"
+    cohort: Cohort = Cohort()
+    local: SerializeAsAny[Annotated[ClientWork, by_name(works, "sgd")]] = LocalSGD()
+    aggregate: AggregateConfig = AggregateConfig()
+    anneal: AnnealConfig | None = None
+    dampen: DampenConfig | None = None
+    prune: PruneConfig | None = None
+    buffers: BufferPolicy = "weighted_mean"
+    guard: Guard = Guard()
+    measuring: Measuring = Measuring()
+    executor: SerializeAsAny[Annotated[Executor, by_name(executors, "processes")]] = Processes()
+    track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
+
+    def schedule(self) -> Schedule:
+        """The stages that the tables ``anneal``, ``dampen`` and ``prune`` describe."""
+        base = Stage(name=self._base_name(), **dict(self.aggregate))
+        stages: list[Stage] = []
+        prune = self.prune if self.prune is not None and self.prune.enabled else None
+        if self.anneal is not None and self.anneal.enabled:
+            window = {"first": self.anneal.first, "last": self.anneal.last}
+            stages.append(base.model_copy(update={"name": "anneal", "search": self.anneal, **window}))
+        if self.dampen is not None and self.dampen.enabled:
+            stage = self.dampen.exchange("dampen", self.dampen.first, self.dampen.last, base)
+            counts = prune is not None and prune.count_from == "dampening"
+            then = base if self.dampen.then_fedavg else None
+            stages.append(stage.model_copy(update={"counts": counts, "then": then}))
+        if prune is not None:
+            stage = prune.exchange("prune", prune.first, prune.last, base)
+            stages.append(stage.model_copy(update={"counts": True, "prunes": True}))
+        return Schedule(base=base, stages=tuple(stages), pruning=prune)
+
+    def _base_name(self) -> str:
+        rule = self.aggregate.rule.registered_name()
+        return rule if rule != "mean" else "fedsgd" if self.aggregate.sends == "gradient" else "fedavg"
+
+    def plan(self) -> Plan:
+        """What the engine needs, apart from data and model."""
+        return Plan(
+            schedule=self.schedule(),
+            rounds=self.rounds,
+            seed=self.seed,
+            local=self.local,
+            gradient=self._gradient(),
+            cohort=self.cohort,
+            guard=self.guard,
+            buffers=self.buffers,
+            measuring=self.measuring,
+            executor=self.executor,
+            config=self.model_dump(mode="json"),
+        )
+
+    def _gradient(self) -> ClientWork:
+        """Gradients are averaged over the same batches that local training would see."""
+        if not isinstance(self.local, BatchedWork):
+            return Gradient()
+        return Gradient(epochs=self.local.epochs, batch=self.local.batch, max_steps=self.local.max_steps)
+
+
+def parse_config(table: dict[str, Any], origin: str) -> RunConfig:
+    """Check a table; anything wrong is one line that begins with its origin."""
+    try:
+        return RunConfig(**table)
+    except ValidationError as error:
+        raise ConfigError(f"{origin}: {first_error(RunConfig, error)}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from None

@@ -1,0 +1,103 @@
+"""Presets: methods and ablations as TOML files, and the overrides that turn one into another run."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fedpace.core import ConfigError, did_you_mean
+from fedpace.experiments.config import RunConfig, parse_config
+
+_FOLDER = files("fedpace.experiments") / "presets"
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that come with the library."""
+    return sorted(entry.name.removesuffix(".toml") for entry in _FOLDER.iterdir() if entry.name.endswith(".toml"))
+
+
+def load_config(preset: str | Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
+    """The config of a preset (a name, or the path of a TOML file) with ``{"dotted.key": value}`` overrides.
+
+    >>> load_config("gma", {"aggregate.rule.tau": 0.5}).aggregate.rule
+    Masked(tau=0.5)
+    """
+    table = _read(str(preset))
+    for key, value in (overrides or {}).items():
+        set_key(table, key, value)
+    return parse_config(table, str(preset))
+
+
+def _read(preset: str) -> dict[str, Any]:
+    """A preset's table, merged over those that it extends."""
+    if preset.endswith(".toml"):
+        text, method = _read_file(Path(preset)), Path(preset).stem
+    elif preset in preset_names():
+        text, method = (_FOLDER / f"{preset}.toml").read_text(), preset
+    else:
+        raise ConfigError(f"unknown preset '{preset}'; {did_you_mean(preset, preset_names())}")
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{preset}: not valid TOML ({error})") from None
+    parent = table.pop("extends", None)
+    merged = _merge(_read(str(parent)), table) if parent is not None else table
+    return {**merged, "method": table.get("method", method), "kind": table.get("kind", "method")}
+
+
+def _read_file(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{path}: preset cannot be read ({error.strerror})") from None
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables are merged key by key, except where ``above`` names another object (``name = ...``)."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        renamed = (
+            isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) != old.get("name")
+        )
+        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) and not renamed else value
+    return merged
+
+
+def set_key(table: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key. Below an object that is given by its name alone, the name is kept and the parameter added."""
+    *path, last = key.split(".")
+    for part in path:
+        below = table.get(part)
+        if isinstance(below, str):
+            below = {"name": below}
+        elif not isinstance(below, dict):
+            below = {}
+        table[part] = table = dict(below)
+    table[last] = value
+
+
+def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
+    """``key=value`` texts as a table; values are TOML, and anything else is a string.
+
+    >>> parse_overrides(["rounds=5", "data.source=cifar10", "anneal.enabled=false"])
+    {'rounds': 5, 'data.source': 'cifar10', 'anneal.enabled': False}
+    """
+    found = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--set {assignment}: expected key=value")
+        found[key.strip()] = parse_value(text.strip())
+    return found
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value, or the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,98 @@
+"""From a config to a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from rich.console import Console
+from torch import nn
+
+from fedpace.analysis import Summary, accuracy_and_similarity, run_overview, summarise
+from fedpace.data import Data, Federation, load
+from fedpace.engine import Listener, Record, read_rounds, read_run, train
+from fedpace.experiments.config import RunConfig
+from fedpace.experiments.tracking import trackers
+from fedpace.models import build
+
+Model = str | nn.Module | Callable[..., nn.Module]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: its config, one record per round, warnings, where it was written, and the trained module.
+
+    It shows itself as an overview, and with :meth:`plot` as a picture.
+    """
+
+    config: dict[str, Any]
+    records: list[Record]
+    warnings: list[str] = field(default_factory=list)
+    folder: Path | None = None
+    module: nn.Module | None = None
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Result:
+        """The result in a run folder (without the module; its weights are in ``model.safetensors``)."""
+        run = read_run(Path(folder))
+        return cls(run["config"], read_rounds(Path(folder)), run.get("warnings", []), Path(folder))
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Final, best and last-ten accuracy, area under the curve, mean similarity."""
+        return summarise(self.records)
+
+    @property
+    def accuracy(self) -> float:
+        """Final test accuracy, as a fraction."""
+        return self.summary.final
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Accuracy and similarity over the rounds."""
+        return accuracy_and_similarity(self.records, path)
+
+    def _console(self) -> Console:
+        console = Console(record=True, width=110, file=StringIO())
+        console.print(run_overview({"config": self.config, "warnings": self.warnings}, self.records))
+        return console
+
+    def __str__(self) -> str:
+        return self._console().export_text()
+
+    def _repr_html_(self) -> str:
+        return self._console().export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+
+def execute(
+    config: RunConfig,
+    *,
+    data: Data | Federation | None = None,
+    model: Model | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    listeners: Sequence[Listener] = (),
+) -> Result:
+    """Run a config. ``data`` and ``model`` replace what it names; ``out`` is the run folder."""
+    federation = federate(config, data)
+    module = build(model if model is not None else config.model, federation.shape, len(federation.classes), config.seed)
+    heard = [*listeners, *trackers(config.track, out)]
+    outcome = train(module, federation, config.plan(), folder=out, resume=resume, listeners=heard)
+    return Result(config.model_dump(mode="json"), outcome.records, outcome.warnings, out, outcome.module)
+
+
+def federate(config: RunConfig, data: Data | Federation | None = None) -> Federation:
+    """The clients of a run: the data that the config names (or ``data``), dealt by its partition and seed."""
+    if isinstance(data, Federation):
+        return data
+    return (data or _load(config.data.source, config.data.size)).partition(config.data.partition, seed=config.seed)
+
+
+@lru_cache(maxsize=2)
+def _load(source: str, size: int | None) -> Data:
+    """Loaded once, however many seeds and methods are compared on it."""
+    return load(source) if size is None else load(source, size=size)

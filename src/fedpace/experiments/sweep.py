@@ -1,0 +1,39 @@
+"""One method with every combination of some settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from fedpace.core import ConfigError
+from fedpace.experiments.api import slug
+from fedpace.experiments.batch import Job
+from fedpace.experiments.presets import load_config, parse_value
+
+
+def sweep_jobs(
+    preset: str, grid: Sequence[str], seeds: Sequence[int], overrides: Mapping[str, Any], folder: Path
+) -> list[Job]:
+    """A job per combination of the ``KEY=V1,V2,…`` texts and per seed."""
+    axes = [[(key, value) for value in values] for key, values in map(parse_axis, grid)]
+    jobs = []
+    for point in product(*axes):
+        label = ", ".join(f"{key}={value}" for key, value in point)
+        for seed in seeds:
+            config = load_config(preset, {**overrides, **dict(point), "seed": seed})
+            jobs.append(Job(label, config, folder / f"{slug(label)}-seed{seed}"))
+    return jobs
+
+
+def parse_axis(text: str) -> tuple[str, list[Any]]:
+    """One axis of a grid.
+
+    >>> parse_axis("anneal.k=3,8")
+    ('anneal.k', [3, 8])
+    """
+    key, equals, values = text.partition("=")
+    if not equals or not values:
+        raise ConfigError(f"--grid {text}: expected key=value,value,… (for example anneal.k=3,8,16)")
+    return key.strip(), [parse_value(value.strip()) for value in values.split(",")]

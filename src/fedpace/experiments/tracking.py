@@ -1,0 +1,75 @@
+"""Live tracking with TensorBoard or MLflow, behind the ``track`` extra."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedpace.core import ConfigError
+from fedpace.engine import Listener, Record
+
+
+def trackers(names: Iterable[str], folder: Path | None) -> list[Listener]:
+    """The listeners behind the names; a missing package is one line that says what to install."""
+    kinds = {"tensorboard": TensorBoard, "mlflow": MLflow}
+    try:
+        return [kinds[name](folder) for name in names]
+    except ImportError as error:
+        raise ConfigError(f"track: {error.name} is not installed; pip install 'fedpace[track]'") from None
+
+
+def scalars(record: Record) -> dict[str, float]:
+    """The numbers of a record, with dotted names: what a tracker draws.
+
+    >>> scalars({"round": 3, "accuracy": 0.5, "search": None, "seconds": {"local": 1.5}, "cohort": [0, 1]})
+    {'accuracy': 0.5, 'seconds.local': 1.5}
+    """
+    found: dict[str, float] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            found |= {f"{key}.{name}": number for name, number in scalars(dict(value)).items()}
+        elif isinstance(value, int | float) and key != "round":
+            found[key] = float(value)
+    return found
+
+
+class TensorBoard(Listener):
+    """Writes event files into the run folder (``tensorboard --logdir FOLDER``)."""
+
+    def __init__(self, folder: Path | None) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # an optional dependency
+
+        self._writer = SummaryWriter(str((folder or Path("runs")) / "tensorboard"))
+
+    def finished_round(self, record: Record) -> None:
+        """Write the round's numbers."""
+        for name, value in scalars(record).items():
+            self._writer.add_scalar(name.replace(".", "/"), value, record["round"])
+
+    def ended(self, folder: Path | None) -> None:
+        """Flush."""
+        self._writer.close()
+
+
+class MLflow(Listener):
+    """Logs to the tracking server that ``MLFLOW_TRACKING_URI`` names."""
+
+    def __init__(self, folder: Path | None) -> None:
+        import mlflow  # an optional dependency
+
+        self._mlflow = mlflow
+        self._name = folder.name if folder is not None else None
+
+    def started(self, config: dict[str, Any], rounds: int, first_round: int) -> None:
+        """Open a run and log its settings."""
+        self._mlflow.start_run(run_name=self._name)
+        self._mlflow.log_params({key: str(value)[:500] for key, value in config.items()})
+
+    def finished_round(self, record: Record) -> None:
+        """Log the round's numbers."""
+        self._mlflow.log_metrics(scalars(record), step=record["round"])
+
+    def ended(self, folder: Path | None) -> None:
+        """Close the run."""
+        self._mlflow.end_run()

@@ -1,0 +1,116 @@
+"""Fed-GGA: look around θ for a point where the clients' gradients agree better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, SerializeAsAny
+from torch import Tensor
+
+from fedpace.core import Layout, Perturbation, Settings, Update, by_name, derive
+from fedpace.server.annealing.acceptance import Acceptance, Candidate, Margin, acceptances
+from fedpace.server.annealing.score import InterClient, Score, pairwise, scores
+from fedpace.server.annealing.walk import Best, Path, Walk, walks
+
+Probe = Callable[[Sequence[Path]], Iterator[list[Update]]]
+"""Asks every client for its gradient at each path's point: one list of answers per path, in order."""
+
+
+class StaleSum(Settings):
+    """Line 17 of Algorithm 1, literally: θ′ − ``lr`` · Σ gᵢ with the gradients that were taken at the old θ."""
+
+    lr: float = Field(0.01, gt=0)
+
+
+@dataclass(frozen=True)
+class SearchReport:
+    """What a search found; ``gain`` is the score won, zero if nothing was accepted."""
+
+    accepted: bool
+    candidates: int
+    sim0: float
+    sim_best: float
+    gain: float
+    loss0: float
+    loss_best: float
+    probe_mean: float
+    probe_min: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values for the round's record."""
+        return asdict(self)
+
+
+class Annealing(Settings):
+    """``k`` random perturbations of θ, each judged on one batch per client (FedPACE 2.1, Algorithm 1).
+
+    Composed of a perturbation (``rho``, scaling), a ``score``, an ``accept`` rule and a ``walk``; see their classes.
+    ``step`` scales the accepted perturbation (the authors' code puts β there). ``after``: clients ``train`` from the
+    point that was found, the round ends with ``nothing`` (a defect in the authors' sources), or :class:`StaleSum`.
+    """
+
+    k: int = Field(8, ge=0)
+    perturbation: Perturbation = Perturbation()
+    score: SerializeAsAny[Annotated[Score, by_name(scores, "inter_client")]] = InterClient()
+    accept: SerializeAsAny[Annotated[Acceptance, by_name(acceptances, "margin")]] = Margin()
+    walk: SerializeAsAny[Annotated[Walk, by_name(walks, "best")]] = Best()
+    step: float = Field(1.0, gt=0)
+    after: Literal["train", "nothing"] | StaleSum = "train"
+    batch: int = Field(32, ge=1)
+
+    def search(self, vector: Tensor, layout: Layout, seed: int, probe: Probe) -> tuple[Tensor, SearchReport | None]:
+        """The point to go on from (``vector`` itself if nothing is accepted), and what was found.
+
+        Fewer than two answering clients have no pairs to compare: the search is skipped and the report is ``None``.
+        """
+        if self.k == 0:
+            return vector, None
+        reference_answers = next(iter(probe([()])))
+        clients = {update.client for update in reference_answers}
+        if len(clients) < 2:
+            return vector, None
+        gradients = _rows(reference_answers)
+        reference = Candidate((), self.score.to_beat(gradients), _mean_loss(reference_answers))
+        tried: list[Candidate] = []
+
+        def evaluate(paths: Sequence[Path]) -> Iterator[Candidate]:
+            for path, answers in zip(paths, probe(paths), strict=True):
+                same = [update for update in answers if update.client in clients]
+                complete = len(same) == len(clients)  # a client that failed here would be compared with nobody
+                score = self.score.candidate(_rows(same), gradients) if complete else float("nan")
+                tried.append(Candidate(path, score, _mean_loss(same) if complete else float("nan")))
+                yield tried[-1]
+
+        seeds = [derive(seed, "perturbation", k) for k in range(self.k)]
+        taken = self.walk.search(seeds, evaluate, reference, self.accept)
+        best = taken or max((c for c in tried if c.finite), key=lambda c: c.score, default=reference)
+        pairs = pairwise(gradients)
+        report = SearchReport(
+            accepted=taken is not None,
+            candidates=len(tried),
+            sim0=reference.score,
+            sim_best=best.score,
+            gain=best.score - reference.score if taken else 0.0,
+            loss0=reference.loss,
+            loss_best=best.loss,
+            probe_mean=float(pairs.mean()),
+            probe_min=float(pairs.min()),
+        )
+        found = vector
+        if taken is not None:
+            found = self.perturbation.follow(vector, layout, taken.path)
+            found = found if self.step == 1.0 else torch.lerp(vector, found, self.step)
+        if isinstance(self.after, StaleSum):
+            found = found + self.after.lr * gradients.sum(dim=0)  # rows are minus the gradients
+        return found, report
+
+
+def _rows(updates: Sequence[Update]) -> Tensor:
+    return torch.stack([update.vector for update in updates if update.vector is not None])
+
+
+def _mean_loss(updates: Sequence[Update]) -> float:
+    return sum(update.metrics["loss"] for update in updates) / len(updates)

@@ -1,0 +1,40 @@
+"""The server's door: what a client can get wrong never stops the round."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from fedpace.core import ClientError, Settings, Update
+
+
+class Guard(Settings):
+    """Checks each update before it is aggregated.
+
+    ``nonfinite`` says what happens to a client whose vector or buffers hold NaN or infinity: it is dropped and named in
+    the log, the run stops, or the coordinates become zero.
+    """
+
+    nonfinite: Literal["drop_client", "raise", "zero_coord"] = "drop_client"
+
+    def reason_to_drop(self, update: Update, size: int) -> str | None:
+        """Why this update cannot be used, or ``None``; with ``zero_coord`` its vector is mended in place."""
+        if update.failure:
+            return update.failure
+        if update.vector is None or update.examples <= 0:
+            return "empty"
+        if update.vector.shape != (size,):
+            return f"wrong shape: expected {size} coordinates, found {tuple(update.vector.shape)}"
+        finite = bool(update.vector.isfinite().all())
+        if update.buffers is not None and not bool(update.buffers.floats.isfinite().all()):
+            finite = False
+            update.buffers = None if self.nonfinite == "zero_coord" else update.buffers
+        if finite:
+            return None
+        if self.nonfinite == "raise":
+            raise ClientError(f"client {update.client} sent a vector that is not finite (nonfinite = 'raise')")
+        if self.nonfinite == "drop_client":
+            return "not finite"
+        torch.nan_to_num_(update.vector, nan=0.0, posinf=0.0, neginf=0.0)
+        return None

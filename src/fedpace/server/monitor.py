@@ -1,0 +1,48 @@
+"""How far the clients of a round agree: pairwise cosines and the agreement of signs, overall and per layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedpace.aggregation import SignSum, cosines, gram
+from fedpace.core import Layout
+
+PAIRWISE_CLIENTS = 32  # cosines of pairs need whole rows: at most this many are kept, whatever the cohort's size
+
+
+class Monitor:
+    """Listens to the updates of one exchange. Signs are counted here only where the rule does not count them anyway."""
+
+    def __init__(self, layout: Layout, clients: int, kind: str, signs: SignSum | None) -> None:
+        self._layout = layout
+        self._kind = kind
+        self._rows: list[Tensor] = []
+        self._counts_signs = signs is None
+        self.signs = signs if signs is not None else SignSum(layout.size, clients)
+
+    def add(self, update: Tensor) -> None:
+        """Take one update."""
+        if self._counts_signs:
+            self.signs.add(update)
+        if len(self._rows) < PAIRWISE_CLIENTS:
+            self._rows.append(update.clone())
+
+    def similarity(self) -> dict[str, Any] | None:
+        """Pairwise cosines of the (first 32) clients, and of which kind of vector; ``None`` without a pair."""
+        if len(self._rows) < 2:
+            return None
+        matrix = cosines(gram(torch.stack(self._rows)))
+        pairs = matrix[torch.triu(torch.ones_like(matrix, dtype=torch.bool), diagonal=1)]
+        rounded = [[round(value, 4) for value in row] for row in matrix.tolist()]
+        return {"kind": self._kind, "mean": float(pairs.mean()), "min": float(pairs.min()), "matrix": rounded}
+
+    def agreement(self) -> dict[str, Any] | None:
+        """Number of coordinates by |S| = 0 … N, overall and per layer, and the mean agreement."""
+        if not self.signs.clients:
+            return None
+        layers = {name: self.signs.histogram(part) for name, part in self._layout.slices.items()}
+        overall = [sum(counts) for counts in zip(*layers.values(), strict=True)]
+        return {"mean": self.signs.mean_agreement(), "histogram": overall, "layers": layers}

@@ -1,0 +1,100 @@
+"""Which stage a round belongs to. FedPACE and each of its ablations are nothing but schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, SerializeAsAny
+
+from fedpace.aggregation import Masked, Mean, Rule, rules, threshold_count
+from fedpace.core import ConfigError, Settings, by_name
+from fedpace.server.annealing import Annealing
+from fedpace.server.optimizers import ServerOptimizer, ServerSGD, optimizers
+from fedpace.server.pruning import Pruning
+
+AnyRule = SerializeAsAny[Annotated[Rule, by_name(rules, "mean")]]
+AnyOptimizer = SerializeAsAny[Annotated[ServerOptimizer, by_name(optimizers, "sgd")]]
+
+
+class Stage(Settings):
+    """What happens in the rounds ``first`` to ``last`` (inclusive; open end if ``None``).
+
+    A round may begin with a ``search``. Then clients send an update or a gradient, the ``rule`` aggregates, the
+    ``optimizer`` steps. ``counts`` notes conflicts for pruning and ``prunes`` acts on them. ``then`` is a second such
+    exchange within the round.
+    """
+
+    name: str = "fedavg"
+    first: int = Field(0, ge=0)
+    last: int | None = Field(None, ge=0)
+    sends: Literal["update", "gradient"] = "update"
+    rule: AnyRule = Mean()
+    weights: Literal["uniform", "samples"] = "uniform"
+    optimizer: AnyOptimizer = ServerSGD()
+    search: Annealing | None = None
+    counts: bool = False
+    prunes: bool = False
+    then: Stage | None = None
+
+    def covers(self, round: int) -> bool:
+        """Whether a round lies in this stage's window."""
+        return self.first <= round and (self.last is None or round <= self.last)
+
+    def exchanges(self) -> Iterator[Stage]:
+        """The stage itself and those that follow it within the round."""
+        yield self
+        if self.then is not None:
+            yield from self.then.exchanges()
+
+    @property
+    def window(self) -> str:
+        """The window in words."""
+        return f"rounds {self.first} to {'the end' if self.last is None else self.last}"
+
+
+class Schedule(Settings):
+    """Stages with disjoint windows; a round outside all of them belongs to ``base``."""
+
+    base: Stage = Stage()
+    stages: tuple[Stage, ...] = ()
+    pruning: Pruning | None = None
+
+    def stage(self, round: int) -> Stage:
+        """The stage of a round."""
+        return next((stage for stage in self.stages if stage.covers(round)), self.base)
+
+    def validate_for(self, rounds: int, clients: int) -> list[str]:
+        """Reject a schedule that cannot be meant; return a warning for each stage that cannot act.
+
+        ``clients`` is the number that takes part in a round.
+        """
+        for i, stage in enumerate(self.stages):
+            last = stage.first if stage.last is None else stage.last
+            if last < stage.first:
+                raise ConfigError(f"stage '{stage.name}': {stage.window} is empty; the first round comes first")
+            if last >= rounds:
+                raise ConfigError(
+                    f"stage '{stage.name}': {stage.window} (from 0) needs {last + 1} rounds, the run has {rounds}"
+                )
+            for other in self.stages[:i]:
+                if any(stage.covers(r) and other.covers(r) for r in range(rounds)):
+                    raise ConfigError(
+                        f"stages '{other.name}' ({other.window}) and '{stage.name}' ({stage.window}) overlap"
+                    )
+        return [text for stage in (self.base, *self.stages) for text in self._idle(stage, clients)]
+
+    def _idle(self, stage: Stage, clients: int) -> Iterator[str]:
+        if stage.prunes and self.pruning is not None and not self.pruning.can_act(clients):
+            lowest = self.pruning.lowest_agreement(clients)
+            yield (
+                f"stage '{stage.name}' cannot prune: the lowest agreement that {clients} clients can show is "
+                f"{lowest:.3g}, not below the threshold {self.pruning.threshold:g}; one above {lowest:.3g} would act"
+            )
+        if stage.search is not None and clients < 2:
+            yield f"stage '{stage.name}' cannot search: one client has no other to agree with"
+        if isinstance(stage.rule, Masked) and threshold_count(stage.rule.tau, clients) <= clients % 2:
+            yield (
+                f"stage '{stage.name}': no agreement of {clients} clients lies below tau = {stage.rule.tau:g}, "
+                "so masking is the plain mean"
+            )

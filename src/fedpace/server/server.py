@@ -1,0 +1,137 @@
+"""The server's round: guard → search → aggregation rule → optimiser → pruning. Serves the engine and Flower alike."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedpace.core import Buffers, Layout, Update
+from fedpace.server.annealing import Probe, SearchReport
+from fedpace.server.buffers import BufferPolicy, BufferStream
+from fedpace.server.guard import Guard
+from fedpace.server.monitor import Monitor
+from fedpace.server.pruning import Pruner
+from fedpace.server.schedule import Schedule, Stage
+
+log = logging.getLogger("fedpace")
+
+
+@dataclass
+class ExchangeReport:
+    """What one exchange with the clients showed."""
+
+    clients: int = 0
+    dropped: list[dict[str, Any]] = field(default_factory=list)
+    similarity: dict[str, Any] | None = None
+    agreement: dict[str, Any] | None = None
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+    train_loss: float | None = None
+
+
+class Server:
+    """θ, the buffers, and everything that the server remembers from round to round."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        vector: Tensor,
+        buffers: Buffers,
+        schedule: Schedule,
+        *,
+        guard: Guard | None = None,
+        buffer_policy: BufferPolicy = "weighted_mean",
+    ) -> None:
+        self.layout = layout
+        self.vector = vector.clone()
+        self.buffers = buffers.clone()
+        self.schedule = schedule
+        self.guard = guard or Guard()
+        self.buffer_policy = buffer_policy
+        self.pruner = Pruner(schedule.pruning, layout) if schedule.pruning is not None else None
+        self._optimizer: dict[str, Tensor] = {}
+
+    def search(self, stage: Stage, seed: int, probe: Probe) -> SearchReport | None:
+        """Run the stage's search and move θ to what it found."""
+        if stage.search is None:
+            return None
+        before = self.vector
+        self.vector, report = stage.search.search(self.vector, self.layout, seed, probe)
+        self._respect_mask(before)
+        return report
+
+    def exchange(self, stage: Stage, updates: Iterable[Update], clients: int) -> ExchangeReport:
+        """Aggregate the updates of at most ``clients`` clients and take one step."""
+        report = ExchangeReport()
+        stream = stage.rule.start(self.layout.size, clients)
+        monitor = Monitor(self.layout, clients, stage.sends, stream.signs)
+        buffers = BufferStream(self.buffer_policy)
+        touched = torch.zeros(self.layout.size, dtype=torch.bool) if stage.counts else None
+        losses = []
+        for update in updates:
+            reason = self.guard.reason_to_drop(update, self.layout.size)
+            if reason is not None or update.vector is None:
+                log.warning("client %s dropped: %s", update.client, reason)
+                report.dropped.append({"client": update.client, "reason": reason})
+                continue
+            stream.add(update.vector, float(update.examples) if stage.weights == "samples" else 1.0)
+            monitor.add(update.vector)
+            buffers.add(update.buffers, update.examples)
+            if touched is not None:
+                touched |= update.vector != 0
+            losses.append(update.metrics.get("loss", float("nan")))
+        report.clients = len(losses)
+        if not losses:
+            log.warning("no client's update could be used: the model stays as it is")
+            return report
+        report.train_loss = sum(losses) / len(losses)
+        self._step(stage, stream.finish(), monitor, touched)
+        buffers.finish(self.buffers)
+        report.similarity, report.agreement = monitor.similarity(), monitor.agreement()
+        report.diagnostics = stream.diagnostics
+        return report
+
+    def _step(self, stage: Stage, update: Tensor, monitor: Monitor, touched: Tensor | None) -> None:
+        before = self.vector.clone() if self.pruner is not None else self.vector
+        stage.optimizer.step(self.vector, update, self._optimizer)
+        if self.pruner is None:
+            return
+        if touched is not None:
+            self.pruner.count(monitor.signs, touched)
+        if stage.prunes:
+            self.pruner.prune()
+        self.pruner.apply(before, self.vector, monitor.signs if stage.prunes else None)
+
+    def _respect_mask(self, before: Tensor) -> None:
+        if self.pruner is not None and self.vector is not before:
+            self.pruner.apply(before, self.vector, None)
+
+    @property
+    def pruned(self) -> float:
+        """Share of the parameters that is pruned."""
+        return self.pruner.share if self.pruner is not None else 0.0
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that a checkpoint needs."""
+        tensors = {
+            "vector": self.vector,
+            "buffers.floats": self.buffers.floats,
+            "buffers.integers": self.buffers.integers,
+        }
+        tensors |= {f"optimizer.{name}": tensor for name, tensor in self._optimizer.items()}
+        if self.pruner is not None:
+            tensors |= {"pruning.mask": self.pruner.mask, "pruning.counters": self.pruner.counters}
+        return tensors
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from a checkpoint."""
+        self.vector = tensors["vector"]
+        self.buffers = Buffers(tensors["buffers.floats"], tensors["buffers.integers"])
+        prefix = "optimizer."
+        self._optimizer = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        if self.pruner is not None:
+            self.pruner.mask, self.pruner.counters = tensors["pruning.mask"], tensors["pruning.counters"]

@@ -1,0 +1,95 @@
+import pytest
+from rich.console import Console
+
+from fedpace.analysis import run_overview
+from fedpace.analysis.show import sparkline
+
+RUN = {
+    "config": {
+        "data": {"name": "digits"},
+        "partition": {"name": "dirichlet", "alpha": 0.1, "limit": None},
+        "schedule": [{"name": "anneal", "k": 8}, {"name": "dampen"}],
+        "rounds": 12,
+        "notes": None,
+    },
+    "seed": 3,
+    "versions": {"torch": "2.13.0"},
+    "warnings": ["stage 'prune' cannot act [N = 3]"],
+}
+
+
+def shown(run, records):
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(run_overview(run, records))
+    return [" ".join(line.strip("│ ").split()) for line in capture.get().splitlines()]
+
+
+def test_settings_of_the_run(staged):
+    lines = shown(RUN, staged)
+    assert "partition dirichlet (alpha=0.1)" in lines
+    assert "schedule anneal, dampen" in lines
+    assert "seed 3" in lines
+    assert "versions torch=2.13.0" in lines
+    assert not any(line.startswith("notes") for line in lines)
+
+
+def test_accuracy_stages_and_warnings(staged):
+    lines = shown(RUN, staged)
+    assert "final 32.00%" in lines  # 0.1 + 0.02 * 11
+    assert "best 32.00%" in lines
+    assert "area under curve 0.2100" in lines  # a straight line from .10 to .32
+    assert any(line.startswith("by round ▁") and line.endswith("█ 10.0% to 32.0%") for line in lines)
+    assert "anneal rounds 2–4" in lines
+    assert "fedavg rounds 5" in lines
+    assert "stage 'prune' cannot act [N = 3]" in lines
+
+
+def test_search_that_did_nothing_says_so(staged):
+    assert "annealing accepted 0 of 24 perturbations: the search did nothing" in shown(RUN, staged)
+
+
+def test_search_that_moved(record):
+    history = [record(i, search={"accepted": i > 0, "candidates": 8}) for i in range(3)]
+    assert "annealing accepted 2 of 24 perturbations (in 2 of 3 rounds)" in shown({}, history)
+
+
+def test_pruning_and_dropped_clients(staged):
+    lines = shown(RUN, staged)
+    assert "pruned 5.00% of the parameters" in lines
+    assert "client 2 NaN in [update]: rounds 1–3, 7" in lines
+
+
+def test_what_did_not_happen_is_not_mentioned(curve):
+    text = "\n".join(shown(RUN, curve([0.1])))
+    for word in ("pruned", "annealing", "Dropped", "cosine"):
+        assert word not in text
+
+
+def test_bytes_and_seconds_by_phase(staged):
+    lines = shown(RUN, staged)
+    assert "up 1.2 kB" in lines
+    assert "down 2.4 kB" in lines
+    assert "time 24.0 s" in lines
+    assert "local 18.0 s 75%" in lines
+    assert "evaluate 6.0 s 25%" in lines
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(59.0, "59.0 s"), (65.0, "1 min 05 s"), (7384.0, "2 h 03 min")])
+def test_long_times(record, seconds, words):
+    assert f"time {words}" in shown({}, [record(0, seconds={"local": seconds})])
+
+
+@pytest.mark.parametrize("run", [{}, {"config": None, "warnings": None, "seed": None}])
+def test_missing_keys_are_tolerated(run):
+    assert "no round measured accuracy" in shown(run, [])
+    assert "final 50.00%" in shown(run, [{"round": 0, "accuracy": 0.5}])
+
+
+def test_sparkline():
+    assert sparkline([0.3, 0.3]) == "▁▁"
+    assert sparkline([1, 0]) == "█▁"
+    long = sparkline(range(1000), width=20)
+    assert len(long) == 20
+    assert long[0] == "▁"
+    assert long[-1] == "█"

@@ -1,0 +1,163 @@
+"""Properties that every partition has, over the registry, and those of each."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedpace.core import PartitionError, numpy_stream
+from fedpace.data import Dirichlet, DirichletPfllib, Iid, LeaveOneDomainOut, Shards, load, partitions
+from fedpace.data.partitions.dirichlet import largest_remainders
+
+from ..helpers import toy
+
+labels = st.lists(st.integers(0, 4), min_size=60, max_size=200)
+clients = st.integers(1, 6)
+seeds = st.integers(0, 2**32)
+
+
+def make(name, clients):
+    wanted = {"clients": clients, "alpha": 100.0}  # an alpha at which every partition succeeds
+    cls = partitions.get(name)
+    return cls(**{key: value for key, value in wanted.items() if key in cls.model_fields})
+
+
+def with_domains(labels):
+    return toy(labels, classes=5, domains=np.arange(len(labels)) % 3, domain_names=("x", "y", "z"))
+
+
+def all_parts(assignment):
+    held_out = [] if assignment.held_out is None else [assignment.held_out]
+    return [*assignment.train, *(assignment.tests or []), *held_out]
+
+
+@pytest.mark.parametrize("name", partitions.names())
+@given(labels=labels, clients=clients, seed=seeds)
+@settings(max_examples=30, deadline=None)
+def test_every_example_is_used_exactly_once(name, labels, clients, seed):
+    dataset = with_domains(labels)
+    assignment = make(name, clients).assign(dataset, numpy_stream(seed))
+    assert sorted(np.concatenate(all_parts(assignment))) == list(range(len(labels)))
+    assert min(map(len, all_parts(assignment))) > 0
+
+
+@pytest.mark.parametrize("name", partitions.names())
+def test_same_stream_same_split(name):
+    dataset = with_domains(np.arange(300) % 5)
+    one, two = (all_parts(make(name, 3).assign(dataset, numpy_stream(7))) for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in partitions.names() if "clients" in partitions.get(name).model_fields]
+)
+def test_more_clients_than_examples_is_an_error(name):
+    with pytest.raises(PartitionError, match=r"20 clients .* found 19; use fewer clients"):
+        make(name, 20).assign(with_domains(np.arange(19) % 5), numpy_stream(0))
+
+
+@pytest.mark.parametrize("name", partitions.names())
+def test_every_partition_says_what_its_parameters_are(name):
+    cls = partitions.get(name)
+    described = cls.__doc__.split("Parameters:")[1]
+    assert all(f"``{field}``" in described for field in cls.model_fields)
+
+
+def test_iid_sizes_are_equal():
+    sizes = [len(hand) for hand in Iid(clients=4).assign(toy(np.arange(10) % 2), numpy_stream(0)).train]
+    assert sorted(sizes) == [2, 2, 3, 3]
+
+
+def shares(dataset, hands):
+    """Each client's share of each class."""
+    counts = np.stack([np.bincount(dataset.labels[hand], minlength=len(dataset.classes)) for hand in hands])
+    return counts / counts.sum(axis=0)
+
+
+@pytest.mark.parametrize("partition", [Dirichlet(clients=4, alpha=1e6), DirichletPfllib(clients=4, alpha=1e6)])
+def test_large_alpha_is_near_uniform(partition):
+    dataset = toy(np.arange(4000) % 5)
+    assignment = partition.assign(dataset, numpy_stream(1))
+    hands = [np.concatenate(parts) for parts in zip(assignment.train, assignment.tests or [[]] * 4, strict=True)]
+    # PFLlib's cap leaves the last class to those who have room, so it is judged on the classes before.
+    assert np.abs(shares(dataset, [hand.astype(int) for hand in hands])[:, :4] - 0.25).max() < 0.02
+
+
+@given(seed=seeds)
+@settings(max_examples=20, deadline=None)
+def test_small_alpha_gives_each_class_to_one_client(seed):
+    dataset = toy(np.arange(2000) % 10)
+    hands = Dirichlet(clients=5, alpha=1e-3, min_size=1).assign(dataset, numpy_stream(seed)).train
+    assert shares(dataset, hands).max(axis=0).mean() > 0.8
+
+
+def test_smallest_alpha_still_gives_finite_shares():
+    hands = Dirichlet(clients=5, alpha=1e-300).assign(toy(np.arange(100) % 4), numpy_stream(0)).train
+    assert sum(map(len, hands)) == 100
+
+
+@given(seed=seeds, min_size=st.integers(1, 20))
+@settings(max_examples=30, deadline=None)
+def test_dirichlet_tops_up_to_min_size(seed, min_size):
+    hands = (
+        Dirichlet(clients=5, alpha=0.01, min_size=min_size).assign(toy(np.arange(100) % 2), numpy_stream(seed)).train
+    )
+    assert min(map(len, hands)) >= min_size
+
+
+@given(st.lists(st.floats(0.001, 1), min_size=1, max_size=8), st.integers(0, 1000))
+def test_largest_remainders_sum_to_the_total_and_stay_within_one(weights, total):
+    proportions = np.array(weights) / sum(weights)
+    counts = largest_remainders(proportions, total)
+    assert counts.sum() == total
+    assert np.abs(counts - proportions * total).max() < 1 + 1e-9
+
+
+@given(seed=seeds, k=st.integers(1, 5))
+@settings(max_examples=30, deadline=None)
+def test_shards_give_at_most_k_classes_where_they_fit(seed, k):
+    dataset = toy(np.arange(600) % 10)  # 10 clients × k shards: k per class
+    hands = Shards(clients=10, classes_per_client=k).assign(dataset, numpy_stream(seed)).train
+    assert max(len(set(dataset.labels[hand])) for hand in hands) <= k
+
+
+@given(seed=seeds, clients=st.integers(2, 6), alpha=st.sampled_from([0.1, 0.5, 5.0]))
+@settings(max_examples=30, deadline=None)
+def test_pfllib_cap_holds_within_one_class(seed, clients, alpha):
+    dataset = toy(np.arange(600) % 5)
+    assignment = DirichletPfllib(clients=clients, alpha=alpha, min_size=10).assign(dataset, numpy_stream(seed))
+    sizes = [len(train) + len(test) for train, test in zip(assignment.train, assignment.tests, strict=True)]
+    assert max(sizes) < 600 / clients + 120
+    assert min(sizes) >= 10
+    assert all(len(train) == int(0.75 * size) for train, size in zip(assignment.train, sizes, strict=True))
+
+
+def test_pfllib_gives_up_clearly():
+    with pytest.raises(PartitionError, match=r"500 deals left a client of 20 .* alpha=0.001; use fewer clients"):
+        DirichletPfllib(clients=20, alpha=1e-3).assign(toy(np.arange(2000) % 5), numpy_stream(0))
+
+
+def test_pfllib_merges_train_and_test_and_tests_each_client():
+    federation = load("digits").partition("dirichlet_pfllib", clients=4, alpha=0.5)
+    assert sum(map(len, federation.clients)) + len(federation.test) == 1797
+    assert np.array_equal(federation.test.indices, np.concatenate([test.indices for test in federation.client_tests]))
+
+
+@pytest.mark.parametrize(("held_out", "expected"), [(None, "plain"), ("rotated", "rotated")])
+def test_leave_one_domain_out_tests_on_the_domain_that_no_client_has(held_out, expected):
+    federation = load("digit_domains").partition("leave_one_domain_out", held_out=held_out)
+    pool = federation.test.dataset
+    assert len(federation) == 3
+    assert expected not in federation.client_names
+    for name, shard in zip((*federation.client_names, expected), (*federation.clients, federation.test), strict=True):
+        assert set(pool.domains[shard.indices]) == {pool.domain_names.index(name)}
+
+
+def test_leave_one_domain_out_names_the_nearest_domain():
+    with pytest.raises(PartitionError, match=r"unknown domain 'rotate'; did you mean 'rotated'\?"):
+        load("digit_domains").partition(LeaveOneDomainOut(held_out="rotate"))
+
+
+def test_leave_one_domain_out_needs_domains():
+    with pytest.raises(PartitionError, match="two domains or more, found 0"):
+        load("digits").partition("leave_one_domain_out")
