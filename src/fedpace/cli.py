@@ -47,14 +47,14 @@ class Kind(StrEnum):
 
 def main() -> None:
     """Entry point: one line instead of a traceback, unless ``--debug`` is given."""
-    from fedpace.core.errors import FedpaceError
-
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         app(arguments)
-    except FedpaceError as error:
-        if debug:
+    except Exception as error:
+        from fedpace.core import FedpaceError
+
+        if debug or not isinstance(error, FedpaceError):
             raise
         err_console.print(f"[bold red]error:[/] {error}", highlight=False, markup=True, soft_wrap=True)
         raise SystemExit(2) from None

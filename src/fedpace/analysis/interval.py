@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import nan, sqrt
 
 import numpy as np
-from scipy.stats import t
+from scipy.special import stdtrit  # scipy.stats takes a second to import
 
 from fedpace.core import ConfigError
 
@@ -42,6 +42,5 @@ def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interv
     mean = float(np.mean(differences)) if count else nan
     if count < 2:
         return Interval(mean, nan, nan)
-    # Not t.interval(): it returns NaN when all differences are equal.
-    half = float(t.ppf((1 + level) / 2, count - 1) * np.std(differences, ddof=1) / sqrt(count))
+    half = float(stdtrit(count - 1, (1 + level) / 2) * np.std(differences, ddof=1) / sqrt(count))
     return Interval(mean, mean - half, mean + half)

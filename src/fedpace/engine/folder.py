@@ -57,7 +57,7 @@ class RunFolder:
         """Write a round's line before its checkpoint: a line without checkpoint is redone, never the reverse."""
         try:
             with self.rounds_file.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(json.dumps(record, allow_nan=False) + "\n")
         except OSError as error:
             raise RunFolderError(f"{self.rounds_file}: cannot be written ({error.strerror})") from error
 

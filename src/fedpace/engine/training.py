@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -155,7 +156,8 @@ class Training:
         record |= self._evaluate(round, cohort)
         seconds["evaluate"] = perf_counter() - start
         record["seconds"] = seconds
-        return record
+        finite: Record = _without_nan(record)
+        return finite
 
     def _updates(self, stage: Stage, round: int, cohort: Sequence[int], number: int) -> Iterator[Update]:
         work = self.plan.local if stage.sends == "update" else self.plan.gradient
@@ -272,6 +274,15 @@ class _Timed:
             finally:
                 self.seconds += perf_counter() - start
             yield update
+
+
+def _without_nan(value: Any) -> Any:
+    """Records are JSON, which knows no NaN: what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from fedpace.data.data import Data, hold_out
 from fedpace.data.dataset import Array, Dataset, Indices
@@ -28,5 +27,7 @@ class Digits(ImageSource):
 
 def grey_digits() -> tuple[Array, Indices]:
     """All digits as uint8, n × 8 × 8 × 1, with their labels; scikit-learn stores them as 0 to 16."""
+    from sklearn.datasets import load_digits  # here, because it takes longer to import than all of our own code
+
     bunch = load_digits()
     return np.rint(bunch.images * (255 / 16)).astype(np.uint8)[..., None], bunch.target.astype(np.int64)

@@ -1,0 +1,77 @@
+"""Every property on every registered rule: a new rule is tested by being registered."""
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from inputs import FAMILIES, make, weighted
+from properties import UNIVERSAL, assert_close, client_permutation, duplicates, per_tensor, stream, tolerance
+
+from fedpace.aggregation import Harmonised, Masked, _signs, rules
+
+RULES = [
+    *(rules.get(name)() for name in rules.names()),
+    *(Masked(tau=tau) for tau in (0.1, 0.75)),
+    Harmonised(negative="keep"),
+]
+
+EXCEPTIONS = {
+    ("harmonised_projection", client_permutation): "pairs are processed in order, and the order matters",
+    ("harmonised_projection", duplicates): "a client is projected on what the first projection left of a copy",
+    ("harmonised_projection", per_tensor): "conflicts are between whole vectors",
+    ("harmonised", per_tensor): "cosines are of whole vectors",
+}
+
+
+def title(value):
+    return getattr(value, "__name__", None) or repr(value)
+
+
+def applies(rule, law):
+    return (rule.registered_name(), law) not in EXCEPTIONS
+
+
+every_rule = pytest.mark.parametrize("rule", RULES, ids=title)
+
+
+@pytest.mark.parametrize(
+    ("rule", "law"), [(rule, law) for rule in RULES for law in UNIVERSAL if applies(rule, law)], ids=title
+)
+@settings(max_examples=25)  # sixteen properties see them
+@given(given_input=weighted())
+@example(given_input=(torch.tensor([[1.0, 2.0], [0.0, 0.0]]), None))  # a client that did nothing
+@example(given_input=(torch.tensor([[-7.0], [3.0], [-9.0]]), None))  # collinear: projections end in zero
+def test_universal(rule, law, given_input):
+    law(rule, *given_input)
+
+
+@pytest.mark.parametrize(("name", "law"), EXCEPTIONS, ids=title)
+def test_exception_is_still_needed(name, law):
+    with pytest.raises(AssertionError):
+        law(rules.get(name)(), make("normal", clients=5, size=6, seed=1, dtype=torch.float64))
+
+
+@every_rule
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nothing_added_is_no_step(rule, dtype):
+    for clients in (0, 3):
+        result = rule.start(4, clients, dtype).finish()
+        assert torch.equal(result, torch.zeros(4, dtype=dtype))
+    assert torch.equal(rule(torch.empty(0, 4, dtype=dtype)), torch.zeros(4, dtype=dtype))
+
+
+@every_rule
+@pytest.mark.parametrize("family", FAMILIES)
+def test_blocks_do_not_show(rule, family, monkeypatch):
+    updates, weights = make(family, clients=5, size=40), torch.arange(1.0, 6.0)
+    whole, expected = stream(rule, updates, weights)
+    monkeypatch.setattr(_signs, "BLOCK", 7)
+    parts, actual = stream(rule, updates, weights)
+    assert_close(actual, expected, tolerance(rule, updates, weights))
+    assert parts.diagnostics.keys() == whole.diagnostics.keys()
+    for key, value in whole.diagnostics.items():
+        assert parts.diagnostics[key] == pytest.approx(value, rel=1e-6, abs=1e-9)
+
+
+@every_rule
+def test_no_coordinates(rule):
+    assert rule(torch.empty(3, 0)).shape == (0,)

@@ -1,0 +1,196 @@
+"""Agreement of signs: thresholds are met on integers, and the mean is shortened but never turned."""
+
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from inputs import make, matrices, weighted
+from properties import stream
+
+from fedpace.aggregation import Dampened, Masked, Mean, SignSum, threshold_count
+
+SIGN_RULES = [Dampened(), Masked(), Masked(tau=0.0), Masked(tau=0.1), Masked(tau=0.75), Masked(tau=1.0)]
+every_sign_rule = pytest.mark.parametrize("rule", SIGN_RULES, ids=repr)
+
+
+def split(positive, negative, size=3):
+    """Clients of which some say +, some say −, with different lengths and a mean that is not zero."""
+    signs = torch.tensor([1.0] * positive + [-1.0] * negative)
+    return signs[:, None] * torch.arange(1.0, size + 1) * torch.linspace(1.5, 0.5, len(signs))[:, None]
+
+
+def agreement(updates):
+    """|Σ sgn| / N by counting in Python, as fractions."""
+    return [Fraction(abs(sum((x > 0) - (x < 0) for x in column)), len(updates)) for column in updates.T.tolist()]
+
+
+# Definitions ---------------------------------------------------------------------------------------------------------
+
+
+@given(weighted())
+def test_dampened_is_the_mean_times_the_agreement(given_input):
+    updates, weights = given_input
+    expected = Mean()(updates, weights) * torch.tensor([float(a) for a in agreement(updates)])
+    assert torch.equal(Dampened()(updates, weights), expected)
+
+
+@given(weighted(), st.integers(0, 100))
+def test_masked_is_the_mean_where_agreement_reaches_tau(given_input, percent):
+    updates, weights = given_input
+    mask = [1.0 if a >= Fraction(percent, 100) else float(a) for a in agreement(updates)]
+    expected = Mean()(updates, weights) * torch.tensor(mask)
+    assert torch.equal(Masked(tau=percent / 100)(updates, weights), expected)
+
+
+@given(matrices())
+def test_signs_have_no_order(updates):
+    there, back = (stream(Dampened(), u)[0].signs.sum for u in (updates, updates.flip(0)))
+    assert torch.equal(there, back)
+    assert not there.is_floating_point()
+
+
+@given(matrices())
+def test_agreement_is_a_multiple_of_one_client(updates):
+    signs = stream(Dampened(), updates)[0].signs
+    assert [Fraction(int(count), len(updates)) for count in signs.counts()] == agreement(updates)
+    assert signs.mean_agreement() == pytest.approx(float(sum(agreement(updates)) / updates.shape[1]))
+    histogram = [sum(a * len(updates) == k for a in agreement(updates)) for k in range(len(updates) + 1)]
+    assert signs.histogram() == histogram
+
+
+@given(matrices(families=("normal", "dominant", "opposite", "equal")))
+def test_without_zeros_agreement_has_the_parity_of_the_clients(updates):
+    assert (stream(Dampened(), updates)[0].signs.counts() % 2 == len(updates) % 2).all()
+
+
+def test_parts_of_the_counts():
+    signs = stream(Dampened(), torch.tensor([[1.0, -1.0, 1.0], [1.0, -1.0, -1.0]]))[0].signs
+    assert signs.counts().tolist() == [2, 2, 0]
+    assert signs.counts(slice(1, 3)).tolist() == [2, 0]
+    assert signs.histogram(slice(1, 3)) == [1, 0, 1]
+    assert SignSum(3, 2).mean_agreement() == 0
+
+
+# Invariants ----------------------------------------------------------------------------------------------------------
+
+
+@every_sign_rule
+@given(given_input=weighted())
+def test_never_longer_than_the_mean_and_never_against_it(rule, given_input):
+    mean, result = Mean()(*given_input), rule(*given_input)
+    assert (result.abs() <= mean.abs()).all()
+    assert (result * mean >= 0).all()
+
+
+@every_sign_rule
+@given(updates=matrices())
+def test_full_agreement_is_the_mean(rule, updates):
+    agreed = updates.abs() * updates[0].sign().where(updates[0] != 0, torch.ones(()).to(updates))
+    agreed = agreed + agreed.sign().sum(0).sign() * 0.5  # no zeros where anyone moves
+    assert torch.equal(rule(agreed), Mean()(agreed))
+
+
+@pytest.mark.parametrize("rule", [rule for rule in SIGN_RULES if rule != Masked(tau=0.0)], ids=repr)
+@pytest.mark.parametrize("half", [1, 3, 50, 100])
+def test_an_even_split_freezes(rule, half):
+    assert Mean()(split(half, half)).abs().min() > 0.1
+    assert torch.equal(rule(split(half, half)), torch.zeros(3))
+
+
+@given(matrices(), st.integers(0, 1000))
+def test_agreement_ignores_how_far_a_client_moved(updates, seed):
+    lengths = 0.01 + torch.rand(len(updates), 1, generator=torch.Generator().manual_seed(seed)) * 100
+    (before, _), (after, _) = stream(Dampened(), updates), stream(Dampened(), updates * lengths.to(updates))
+    assert torch.equal(before.signs.sum, after.signs.sum)
+
+
+@given(weighted())
+def test_agreement_ignores_sample_counts(given_input):
+    updates, weights = given_input
+    (plain, _), (counted, _) = stream(Dampened(), updates), stream(Dampened(), updates, weights)
+    assert torch.equal(plain.signs.sum, counted.signs.sum)
+    assert plain.diagnostics["mean_factor"] == counted.diagnostics["mean_factor"]
+
+
+@every_sign_rule
+@given(given_input=weighted())
+def test_negated_updates_negate_the_result(rule, given_input):
+    updates, weights = given_input
+    assert torch.equal(rule(-updates, weights), -rule(updates, weights))
+
+
+@given(weighted())
+def test_a_higher_threshold_never_lets_more_through(given_input):
+    lengths = [Masked(tau=percent / 10)(*given_input).abs() for percent in range(11)]
+    assert all((low >= high).all() for low, high in pairwise(lengths))
+
+
+def test_a_client_that_stands_still_lowers_the_agreement():
+    moving = torch.full((2, 1), 3.0)
+    assert Dampened()(moving).item() == 3.0
+    assert Dampened()(torch.cat([moving, torch.zeros(1, 1)])).item() == pytest.approx(2.0 * 2 / 3)
+
+
+# Thresholds on integers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clients", [10, 20, 100, 350])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_agreement_of_exactly_tau_passes(clients, sign):
+    """±1/N summed in floating point misses 0.4 at each of these sizes."""
+    dominant = clients * 7 // 10
+    exact, below = sign * split(dominant, clients - dominant), sign * split(dominant - 1, clients - dominant + 1)
+    assert torch.equal(Masked(tau=0.4)(exact), Mean()(exact))
+    assert torch.equal(Masked(tau=0.4)(below), Dampened()(below))
+    assert (Masked(tau=0.4)(below).abs() < 0.4 * Mean()(below).abs()).all()
+
+
+def test_threshold_count_is_the_exact_ceiling():
+    wrong = [
+        (percent, clients)
+        for percent in range(101)
+        for clients in range(1, 401)
+        if threshold_count(percent / 100, clients) != ceil(Fraction(percent, 100) * clients)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(("clients", "dtype"), [(1, torch.int8), (127, torch.int8), (128, torch.int16)])
+def test_sign_sum_is_as_narrow_as_the_clients_allow(clients, dtype):
+    assert SignSum(4, clients).sum.dtype == dtype
+
+
+@pytest.mark.parametrize("clients", [126, 127, 128, 129, 300])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_many_clients_do_not_overflow(clients, sign):
+    updates = torch.full((clients, 2), sign)
+    found, result = stream(Dampened(), updates)
+    assert found.signs.counts().tolist() == [clients, clients]
+    assert torch.equal(result, updates[0])
+    assert torch.equal(Masked(tau=1.0)(updates), updates[0])
+
+
+# Diagnostics ---------------------------------------------------------------------------------------------------------
+
+
+def test_majority_mismatch_counts_where_a_heavy_minority_wins():
+    updates = torch.tensor([[-10.0, 1.0, 0.0, 5.0], [1.0, 1.0, 0.0, -1.0], [1.0, 1.0, 0.0, 0.0]])
+    found, result = stream(Masked(tau=0.3), updates)
+    assert found.diagnostics["majority_mismatch"] == 1 / 4
+    assert found.diagnostics["mean_factor"] == pytest.approx((1 + 1 + 0 + 0) / 4)
+    assert result[0] == pytest.approx(-8 / 3)  # the mean's sign, though two of three oppose it
+
+
+def test_weights_can_turn_the_mean_against_the_majority():
+    updates = torch.tensor([[-1.0], [1.0], [1.0]])
+    assert stream(Dampened(), updates)[0].diagnostics["majority_mismatch"] == 0
+    assert stream(Dampened(), updates, torch.tensor([5.0, 1.0, 1.0]))[0].diagnostics["majority_mismatch"] == 1
+
+
+def test_agreement_is_no_mismatch():
+    updates = make("equal", clients=4, size=9)
+    assert stream(Dampened(), updates)[0].diagnostics == {"mean_factor": 1.0, "majority_mismatch": 0.0}

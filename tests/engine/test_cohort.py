@@ -1,0 +1,42 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from fedpace.core import ConfigError
+from fedpace.engine import Cohort
+
+
+def test_all_clients_by_default():
+    assert Cohort().sample(4, seed=0, round=0) == [0, 1, 2, 3]
+
+
+@given(clients=st.integers(1, 50), fraction=st.floats(0.01, 1.0), seed=st.integers(0, 9), round=st.integers(0, 99))
+def test_a_cohort_is_sorted_distinct_and_of_the_right_size(clients, fraction, seed, round):
+    cohort = Cohort(fraction=fraction).sample(clients, seed=seed, round=round)
+    assert cohort == sorted(set(cohort))
+    assert set(cohort) <= set(range(clients))
+    assert len(cohort) == Cohort(fraction=fraction).size(clients) >= 1
+    assert abs(len(cohort) - fraction * clients) < 1
+
+
+def test_rounds_and_seeds_draw_differently_and_every_client_has_its_turn():
+    draws = [tuple(Cohort(number=3).sample(10, seed=0, round=r)) for r in range(40)]
+    assert len(set(draws)) > 20
+    assert set().union(*draws) == set(range(10))
+    assert draws[0] != tuple(Cohort(number=3).sample(10, seed=1, round=0))
+
+
+def test_a_tenth_of_ten_is_one():
+    assert Cohort(fraction=0.1).size(10) == 1
+    assert Cohort(fraction=0.3).size(10) == 3
+
+
+def test_more_clients_than_exist_are_refused():
+    with pytest.raises(ConfigError, match=r"cohort\.number: 9 clients are to be sampled, but there are only 3"):
+        Cohort(number=9).sample(3, seed=0, round=0)
+
+
+def test_fraction_and_number_exclude_each_other():
+    with pytest.raises(ValidationError, match="not both"):
+        Cohort(number=2, fraction=0.5)

@@ -1,0 +1,150 @@
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from tests.engine import small
+
+from fedpace.client import ClientWork, LocalSGD
+from fedpace.core import ClientError, Update
+from fedpace.engine import Processes, Serial, train
+from fedpace.engine.worker import Task, Worker
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return train(small.module(), small.federation(), small.plan(executor=Serial()))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_processes_give_bitwise_the_model_of_serial(reference, workers):
+    outcome = train(small.module(), small.federation(), small.plan(executor=Processes(workers=workers)))
+    assert torch.equal(small.weights(outcome.module), small.weights(reference.module))
+    for mine, theirs in zip(outcome.records, reference.records, strict=True):
+        assert {**mine, "seconds": None} == {**theirs, "seconds": None}
+
+
+def test_serial_leaves_the_callers_random_numbers_and_threads_alone():
+    torch.manual_seed(1)
+    threads = torch.get_num_threads()
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    train(small.module(), small.federation(), small.plan(executor=Serial(), rounds=5))
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.get_num_threads() == threads
+
+
+class Slow(ClientWork):
+    """Answers after a time that falls with the client's number, so that later clients are ready first."""
+
+    def __call__(self, vector, shard, context):
+        time.sleep(0.05 * (4 - context.client))
+        return Update(context.client, vector + context.client, len(shard), {"pid": os.getpid()})
+
+
+def test_answers_come_in_the_order_of_the_tasks_and_rows_are_reused():
+    federation, vector = small.federation(), torch.zeros(Worker(small.module(), small.federation()).model.layout.size)
+    buffers = Worker(small.module(), federation).model.buffers
+    tasks = [Task(client, Slow(), 0) for client in range(5)]
+    with Processes(workers=2).start(small.module(), federation) as execution:
+        for _ in range(2):
+            answers = [small.copied(update) for update in execution.run(tasks, vector, buffers)]
+            assert [update.client for update in answers] == [0, 1, 2, 3, 4]
+            assert [update.vector[0].item() for update in answers] == [0, 1, 2, 3, 4]
+    assert len({update.metrics["pid"] for update in answers}) == 2
+
+
+class KilledOnce(LocalSGD):
+    """Trains, but the worker that first comes to a client is killed in the middle of its work."""
+
+    marks: Path
+
+    def __call__(self, vector, shard, context):
+        mark = self.marks / f"{context.client}"
+        if context.client in (1, 3) and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(vector, shard, context)
+
+
+def test_a_killed_worker_is_replaced_and_the_result_is_bitwise_the_same(reference, tmp_path):
+    plan = small.plan(executor=Processes(workers=2), local=KilledOnce(max_steps=2, marks=tmp_path))
+    outcome = train(small.module(), small.federation(), plan)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3"]
+    assert torch.equal(small.weights(outcome.module), small.weights(reference.module))
+    assert all(record["dropped"] == [] for record in outcome.records)
+
+
+class AlwaysKilled(LocalSGD):
+    """Client 1 kills every worker that tries it."""
+
+    def __call__(self, vector, shard, context):
+        if context.client == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(vector, shard, context)
+
+
+def test_a_client_that_kills_every_worker_is_dropped_and_named():
+    plan = small.plan(executor=Processes(workers=2), local=AlwaysKilled(max_steps=1), rounds=5)
+    record = train(small.module(), small.federation(), plan).records[0]
+    assert [drop["client"] for drop in record["dropped"]] == [1]
+    assert "died 3 times" in record["dropped"][0]["reason"]
+
+
+class Raises(LocalSGD):
+    """Some clients fail."""
+
+    failing: tuple[int, ...]
+
+    def __call__(self, vector, shard, context):
+        if context.client in self.failing:
+            raise RuntimeError("no such\nfile")
+        return super().__call__(vector, shard, context)
+
+
+@pytest.mark.parametrize("executor", [Serial(), Processes(workers=2)], ids=["serial", "processes"])
+def test_a_failing_client_is_dropped_and_the_round_goes_on(executor):
+    plan = small.plan(executor=executor, local=Raises(max_steps=1, failing=(2,)), rounds=5)
+    record = train(small.module(), small.federation(), plan).records[0]
+    assert record["dropped"] == [{"client": 2, "reason": "RuntimeError: no such file"}]
+    assert record["train_loss"] > 0
+
+
+def test_if_every_client_fails_the_run_stops_with_the_reason():
+    plan = small.plan(executor=Serial(), local=Raises(failing=(0, 1, 2, 3, 4)), rounds=5)
+    with pytest.raises(ClientError, match="every client failed in round 0; the first one with RuntimeError: no such"):
+        train(small.module(), small.federation(), plan)
+
+
+class Shaped(LocalSGD):
+    """A client that sends a vector of the wrong length."""
+
+    def __call__(self, vector, shard, context):
+        update = super().__call__(vector, shard, context)
+        if context.client == 0:
+            update.vector = torch.zeros(7)
+        return update
+
+
+@pytest.mark.parametrize("executor", [Serial(), Processes(workers=2)], ids=["serial", "processes"])
+def test_a_wrong_shape_is_dropped(executor):
+    plan = small.plan(executor=executor, local=Shaped(max_steps=1), rounds=5)
+    record = train(small.module(), small.federation(), plan).records[0]
+    assert [drop["client"] for drop in record["dropped"]] == [0]
+    assert "wrong shape" in record["dropped"][0]["reason"]
+
+
+def test_no_worker_outlives_its_run():
+    before = set(multiprocessing.active_children())
+    train(small.module(), small.federation(), small.plan(executor=Processes(workers=2), rounds=5))
+    assert set(multiprocessing.active_children()) <= before
+
+
+def test_shared_memory_does_not_grow_with_the_number_of_clients():
+    few = Processes(workers=2).start(small.module(), small.federation(3))
+    many = Processes(workers=2).start(small.module(), small.federation(20))
+    with few, many:
+        assert len(few._rows) == len(many._rows) == 4

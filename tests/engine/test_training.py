@@ -1,0 +1,196 @@
+import json
+
+import pytest
+import torch
+from tests.engine import small
+
+from fedpace.aggregation import Dampened, Masked
+from fedpace.core import ConfigError, RunFolderError
+from fedpace.engine import Cohort, Listener, Measuring, RunFolder, Serial, read_rounds, read_run, train
+from fedpace.server import Annealing, Guard, Schedule, Stage
+
+
+def run(folder=None, resume=False, listeners=(), **changes):
+    plan = small.plan(**{"executor": Serial(), **changes})
+    return train(small.module(), small.federation(), plan, folder=folder, resume=resume, listeners=listeners)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    return run()
+
+
+def test_a_record_holds_every_metric(uninterrupted):
+    for record in uninterrupted.records:
+        assert 0 <= record["accuracy"] <= 1
+        assert record["loss"] > 0
+        assert set(record["client_accuracy"]) == {"0", "1", "2", "3", "4"}
+        assert record["similarity"]["kind"] == ("gradient" if record["stage"] == "prune" else "update")
+        assert -1 <= record["similarity"]["min"] <= record["similarity"]["mean"] <= 1
+        assert sum(record["agreement"]["histogram"]) == 94_410
+        assert sum(map(sum, record["agreement"]["layers"].values())) == 94_410
+        assert record["bytes_up"] > 0 < record["bytes_down"]
+        assert record["seconds"].keys() == {"search", "local", "aggregate", "evaluate"}
+    stages = [record["stage"] for record in uninterrupted.records]
+    assert stages == ["fedavg", "anneal", "fedavg", "dampen", "prune", "prune"]
+    assert uninterrupted.records[1]["search"]["candidates"] == 2
+    pruned = [record["pruned"] for record in uninterrupted.records]
+    assert pruned[:4] == [0, 0, 0, 0]
+    assert 0 < pruned[4] <= pruned[5]
+
+
+def test_with_all_stages_off_fedpace_is_plain_fedavg_bitwise(uninterrupted):
+    plain = run(schedule=Schedule())
+    off = run(schedule=Schedule(stages=(), pruning=small.every_stage().pruning))
+    assert torch.equal(small.weights(plain.module), small.weights(off.module))
+    assert not torch.equal(small.weights(plain.module), small.weights(uninterrupted.module))
+
+
+def test_dampening_with_one_client_is_the_plain_mean():
+    dampened = Schedule(base=Stage(rule=Dampened()))
+    assert torch.equal(
+        small.weights(run(schedule=dampened, cohort=Cohort(number=1)).module),
+        small.weights(run(schedule=Schedule(), cohort=Cohort(number=1)).module),
+    )
+
+
+def test_masking_at_zero_is_fedavg_bitwise():
+    masked = run(schedule=Schedule(base=Stage(rule=Masked(tau=0.0))), rounds=3)
+    assert torch.equal(small.weights(masked.module), small.weights(run(schedule=Schedule(), rounds=3).module))
+
+
+def test_the_trained_module_is_what_was_evaluated(uninterrupted):
+    test = small.federation().test
+    inputs, labels = test.batch(slice(None))
+    accuracy = (uninterrupted.module(inputs).argmax(1) == labels).float().mean().item()
+    assert accuracy == pytest.approx(uninterrupted.records[-1]["accuracy"], abs=1e-6)
+
+
+def test_a_run_folder_holds_everything(tmp_path, uninterrupted):
+    outcome = run(tmp_path / "run", config={"method": "all"})
+    assert read_run(tmp_path / "run")["config"] == {"method": "all"}
+    assert read_run(tmp_path / "run")["versions"]["torch"] == torch.__version__
+    assert read_rounds(tmp_path / "run") == outcome.records
+    assert RunFolder(tmp_path / "run").complete
+    assert torch.equal(small.weights(outcome.module), small.weights(uninterrupted.module))
+
+
+@pytest.mark.parametrize("stop_after", range(1, small.ROUNDS))
+def test_an_interrupted_run_resumes_bitwise(tmp_path, uninterrupted, stop_after):
+    class Stop(Listener):
+        def finished_round(self, record):
+            if record["round"] + 1 == stop_after:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, listeners=[Stop()])
+    resumed = run(tmp_path, resume=True)
+    assert torch.equal(small.weights(resumed.module), small.weights(uninterrupted.module))
+    without_time = [{**record, "seconds": None} for record in read_rounds(tmp_path)]
+    assert without_time == [{**record, "seconds": None} for record in uninterrupted.records]
+
+
+def test_a_line_without_its_checkpoint_is_done_again(tmp_path, uninterrupted):
+    run(tmp_path)
+    damaged = tmp_path / "checkpoint" / f"round-{small.ROUNDS - 1:05d}" / "state.safetensors"
+    damaged.write_bytes(b"")
+    with (tmp_path / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 6, "cut sho')
+    resumed = run(tmp_path, resume=True)
+    assert torch.equal(small.weights(resumed.module), small.weights(uninterrupted.module))
+    assert [record["round"] for record in read_rounds(tmp_path)] == list(range(small.ROUNDS))
+
+
+def test_local_buffers_stay_with_their_client_and_survive_resume(tmp_path):
+    class Stop(Listener):
+        def finished_round(self, record):
+            if record["round"] == 2:
+                raise KeyboardInterrupt
+
+    kept = run(tmp_path / "whole", buffers="local")
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", buffers="local", listeners=[Stop()])
+    resumed = run(tmp_path / "cut", buffers="local", resume=True)
+    assert torch.equal(small.weights(resumed.module), small.weights(kept.module))
+    initial = small.module().state_dict()["features.0.1.running_mean"]
+    assert torch.equal(kept.module.state_dict()["features.0.1.running_mean"], initial)
+
+
+def test_a_folder_with_a_run_is_refused_and_one_with_another_config_too(tmp_path):
+    run(tmp_path, rounds=5, config={"local": {"lr": 0.1}})
+    before = (tmp_path / "rounds.jsonl").read_bytes()
+    with pytest.raises(RunFolderError, match="already holds a run; add --resume"):
+        run(tmp_path, rounds=5, config={"local": {"lr": 0.1}})
+    with pytest.raises(RunFolderError, match=r"holds a run with local\.lr = 0\.1, this one has 0\.2"):
+        run(tmp_path, rounds=5, config={"local": {"lr": 0.2}}, resume=True)
+    assert (tmp_path / "rounds.jsonl").read_bytes() == before
+
+
+def test_rounds_that_are_not_measured_have_no_accuracy():
+    records = run(measuring=Measuring(every=4, per_client=0)).records
+    assert [record["accuracy"] is not None for record in records] == [False, False, False, True, False, True]
+    assert records[3]["client_accuracy"] == {}
+
+
+def test_listeners_hear_warnings_and_idle_annealing_is_one_of_them():
+    heard = []
+
+    class Ear(Listener):
+        def warned(self, message):
+            heard.append(message)
+
+    schedule = Schedule(stages=(Stage(name="anneal", first=0, last=1, search=Annealing(k=3)),))
+    outcome = run(schedule=schedule, rounds=2, listeners=[Ear()])
+    assert heard == outcome.warnings
+    assert "none of 6 perturbations was accepted" in heard[0]
+
+
+def test_annealing_that_accepts_moves_the_model():
+    usable = Annealing(k=4, perturbation={"rho": 1e-3}, accept={"beta": 0.0, "delta": 10.0})
+    schedule = Schedule(stages=(Stage(name="anneal", first=0, last=1, search=usable),))
+    outcome = run(schedule=schedule, rounds=2)
+    searches = [record["search"] for record in outcome.records]
+    assert any(search["accepted"] for search in searches)
+    assert all(search["gain"] > 0 for search in searches if search["accepted"])
+    assert not torch.equal(small.weights(outcome.module), small.weights(run(schedule=Schedule(), rounds=2).module))
+
+
+def test_nonfinite_updates_are_refused_when_told_to(monkeypatch):
+    from fedpace.client import LocalSGD
+    from fedpace.core import ClientError
+
+    exploding = LocalSGD(optimizer="sgd", lr=1e30, max_steps=2)
+    records = run(local=exploding, schedule=Schedule(), rounds=1).records
+    assert [drop["reason"] for drop in records[0]["dropped"]] == ["not finite"] * 5
+    with pytest.raises(ClientError, match="not finite"):
+        run(local=exploding, schedule=Schedule(), rounds=1, guard=Guard(nonfinite="raise"))
+
+
+def test_overlapping_stages_are_refused_before_anything_is_written(tmp_path):
+    overlapping = Schedule(stages=(Stage(name="a", first=0, last=3), Stage(name="b", first=3)))
+    with pytest.raises(ConfigError, match="stages 'a' .* and 'b' .* overlap"):
+        run(tmp_path / "new", schedule=overlapping)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_damaged_line_in_the_middle_is_an_error(tmp_path):
+    run(tmp_path, rounds=5)
+    lines = (tmp_path / "rounds.jsonl").read_text().splitlines()
+    (tmp_path / "rounds.jsonl").write_text("\n".join([lines[0][:10], *lines[1:]]))
+    with pytest.raises(RunFolderError, match="line 1 is damaged"):
+        read_rounds(tmp_path)
+
+
+def test_records_are_valid_json(uninterrupted):
+    for record in uninterrupted.records:
+        assert json.loads(json.dumps(record, allow_nan=False)) == record
+
+
+def test_a_model_that_diverged_is_recorded_as_null(tmp_path):
+    from fedpace.client import LocalSGD
+
+    exploding = LocalSGD(optimizer="sgd", lr=1e30, max_steps=2)
+    guard = Guard(nonfinite="zero_coord")
+    run(tmp_path, local=exploding, schedule=Schedule(), rounds=2, guard=guard)
+    last = json.loads((tmp_path / "rounds.jsonl").read_text().splitlines()[-1], parse_constant=pytest.fail)
+    assert last["train_loss"] is None

@@ -1,0 +1,57 @@
+"""A run that is killed at any moment loses no finished round, and resumes bitwise."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+SETTINGS = [
+    "--set",
+    "local.max_steps=2",
+    "--set",
+    "dampen.first=3",
+    "--set",
+    "measuring.per_client=0",
+    "--rounds",
+    "12",
+]
+
+
+def command(folder, *more):
+    return [sys.executable, "-m", "fedpace.cli", "run", "fedpace", *SETTINGS, "--out", str(folder), *more]
+
+
+def finished_rounds(folder):
+    file = folder / "rounds.jsonl"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    subprocess.run(command(folder), check=True, capture_output=True)
+    return (folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_kill_9_then_resume_is_bitwise(uninterrupted, tmp_path, seed):
+    folder = tmp_path / "run"
+    moment = random.Random(seed)
+    for _ in range(2):
+        before = finished_rounds(folder)
+        process = subprocess.Popen(command(folder, "--resume"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while finished_rounds(folder) <= before and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(moment.uniform(0, 0.3))
+        killed = finished_rounds(folder)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert before < killed < 12  # it was in the middle
+        assert finished_rounds(folder) >= killed
+    subprocess.run(command(folder, "--resume"), check=True, capture_output=True)
+    assert finished_rounds(folder) == 12
+    assert (folder / "model.safetensors").read_bytes() == uninterrupted
