@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from datetime import datetime
 from enum import StrEnum
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 # The library is imported inside the commands: `fedpace --help` need not wait for torch.
@@ -47,6 +49,7 @@ class Kind(StrEnum):
 
 def main() -> None:
     """Entry point: one line instead of a traceback, unless ``--debug`` is given."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that worker processes end too
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
@@ -56,7 +59,7 @@ def main() -> None:
 
         if debug or not isinstance(error, FedpaceError):
             raise
-        err_console.print(f"[bold red]error:[/] {error}", highlight=False, markup=True, soft_wrap=True)
+        err_console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         err_console.print("stopped; finished rounds are kept: the same command goes on (run: with --resume)")
@@ -206,7 +209,7 @@ def data_show(
     out_console.print(counts_table(federation))
     path = out or Path("runs") / f"{federation.name.replace('/', '-')}.png"
     save_counts_figure(federation, path)
-    out_console.print(f"picture: {path}", highlight=False)
+    out_console.print("picture:", str(path), highlight=False, markup=False, soft_wrap=True)
 
 
 def _run_and_report(jobs: list[Job], folder: Path, workers: int | None, *, as_json: bool) -> None:
@@ -223,7 +226,7 @@ def _run_and_report(jobs: list[Job], folder: Path, workers: int | None, *, as_js
         _print_json({**compared.to_json(), "warnings": list(warnings), "folder": str(folder)})
         return
     for warning in warnings:
-        err_console.print(f"[yellow]warning:[/] {warning}", highlight=False, soft_wrap=True)
+        err_console.print(f"[yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
     out_console.print(compared.table())
     _print_files(folder, table, plot)
 
@@ -271,9 +274,8 @@ def _print_json(content: Any) -> None:
 
 
 def _print_files(folder: Path, *files: Path) -> None:
-    out_console.print(f"runs:  {folder}", highlight=False)
-    for file in files:
-        out_console.print(f"wrote: {file}", highlight=False)
+    for what, path in (("runs: ", folder), *(("wrote:", file) for file in files)):
+        out_console.print(what, str(path), highlight=False, markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

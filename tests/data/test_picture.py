@@ -17,25 +17,31 @@ def printed(federation):
     return console.file.getvalue()
 
 
-def test_the_table_shows_every_count_without_colour():
-    federation = load("digits").partition("dirichlet", clients=4)
+@pytest.mark.parametrize("clients", [1, 4])
+def test_few_clients_show_every_count_and_a_bar_without_colour(clients):
+    federation = load("digits").partition("dirichlet", clients=clients)
     text = printed(federation)
-    assert all(str(count) in text for count in federation.counts().ravel() if count)
-    assert "█" in text
-    assert "·" in text
+    assert all(str(count) in text for count in federation.counts().ravel())
+    assert "████████" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_bar_is_as_long_as_its_share():
+    lines = printed(
+        Data("two", toy([0] * 64 + [1] * 32 + [2]), toy([0, 1, 2])).partition("iid", clients=1)
+    ).splitlines()
+    assert [line.count("█") for line in lines if "█" in line] == [8, 4]
+    assert any("1 ▏" in line for line in lines)
 
 
 def test_many_clients_and_classes_fit_on_a_screen():
     labels = np.arange(4000) % 40
     lines = printed(Data("many", toy(labels), toy(labels)).partition("shards", clients=200)).splitlines()
     assert len(lines) < 40
-    assert any("30 of 200 clients" in line for line in lines)
-
-
-def test_the_most_examples_are_the_highest_block():
-    text = printed(Data("two", toy([0] * 99 + [1]), toy([0, 1])).partition("iid", clients=1))
-    assert "99 █" in text
-    assert "1 ▁" in text
+    assert any("30 of them shown" in line for line in lines)
+    rows = [line for line in lines if "·" in line]
+    assert len(rows) == 30
+    assert all(set(row) & set("▁▂▃▄▅▆▇█") for row in rows)
 
 
 @pytest.mark.parametrize("clients", [3, 60])

@@ -57,7 +57,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_intact(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    with pytest.raises(RunFolderError, match="round 1 could not be written .No space left.*earlier one is intact"):
+    with pytest.raises(RunFolderError, match=r"round 1 could not be written .No space left.*earlier one is intact"):
         checkpoints.write(1, state(1.0))
     monkeypatch.undo()
     assert checkpoints.last()[0] == 0

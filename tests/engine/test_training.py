@@ -168,7 +168,7 @@ def test_nonfinite_updates_are_refused_when_told_to(monkeypatch):
 
 def test_overlapping_stages_are_refused_before_anything_is_written(tmp_path):
     overlapping = Schedule(stages=(Stage(name="a", first=0, last=3), Stage(name="b", first=3)))
-    with pytest.raises(ConfigError, match="stages 'a' .* and 'b' .* overlap"):
+    with pytest.raises(ConfigError, match=r"stages 'a' .* and 'b' .* overlap"):
         run(tmp_path / "new", schedule=overlapping)
     assert not (tmp_path / "new").exists()
 

@@ -10,53 +10,70 @@ from rich.table import Table
 from rich.text import Text
 
 from fedpace.core import DataError
+from fedpace.data.dataset import Indices
 from fedpace.data.federation import Federation
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 COLOURS = ("blue", "cyan", "green", "yellow", "red")
 MOST_ROWS = 30
+MOST_COLUMNS = 4
+BAR = 8  # columns of a full bar
 MOST_NUMBERED_CLASSES = 12
 MOST_BUBBLES = 40
 FORMATS = (".pdf", ".png", ".svg")
 
 
 def counts_table(federation: Federation) -> Table:
-    """A terminal picture: a row per client, a block per class whose height (and colour) is the number of examples.
+    """A terminal picture of the number of examples by class and client.
 
-    With many classes the numbers are left out; of many clients, evenly spaced ones are shown.
+    Few clients stand side by side, with a bar and a number per class; many stand below one another, with one block
+    per class (of very many, evenly spaced ones are shown).
     """
     counts = federation.counts()
     sizes = counts.sum(axis=1)
+    caption = f"{len(federation)} clients with {sizes.min()} to {sizes.max()} examples"
+    if len(federation) <= MOST_COLUMNS:
+        return _bars(federation, counts, caption)
+    return _blocks(federation, counts, caption)
+
+
+def _bars(federation: Federation, counts: Indices, caption: str) -> Table:
+    table = Table(title=federation.name, caption=caption, show_footer=True)
+    table.add_column("class", footer="all")
+    for name, size in zip(federation.client_names, counts.sum(axis=1), strict=True):
+        table.add_column(f"client {name}" if name.isdecimal() else name, footer=f"{size:>5}")
+    for label, row in zip(federation.classes, counts.T, strict=True):
+        table.add_row(label, *(Text(f"{count:>5} ").append_text(_bar(count, counts.max())) for count in row))
+    return table
+
+
+def _bar(count: int, most: int) -> Text:
+    eighths = max(round(count / most * BAR * 8), 1) if count else 0
+    return Text("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip(), style=_colour(count, most))
+
+
+def _blocks(federation: Federation, counts: Indices, caption: str) -> Table:
     shown = np.unique(np.linspace(0, len(federation) - 1, MOST_ROWS).round().astype(int))
-    table = Table(
-        title=federation.name,
-        caption=f"{len(shown)} of {len(federation)} clients; examples per client {sizes.min()} to {sizes.max()}",
-    )
-    numbered = len(federation.classes) <= MOST_NUMBERED_CLASSES
+    if len(shown) < len(federation):
+        caption += f"; {len(shown)} of them shown"
+    table = Table(title=federation.name, caption=caption)
     table.add_column("client")
     table.add_column("examples", justify="right")
-    for title in federation.classes if numbered else (f"{len(federation.classes)} classes",):
-        table.add_column(title, justify="right", overflow="fold")
+    table.add_column(f"{len(federation.classes)} classes, {federation.classes[0]} to {federation.classes[-1]}")
     for client in shown:
         blocks = [_block(count, counts.max()) for count in counts[client]]
-        cells = [_numbered(*pair) for pair in zip(counts[client], blocks, strict=True)] if numbered else [_row(blocks)]
-        table.add_row(federation.client_names[client], str(sizes[client]), *cells)
+        table.add_row(federation.client_names[client], str(counts[client].sum()), Text().join(blocks))
     return table
 
 
 def _block(count: int, most: int) -> Text:
     if count == 0:
         return Text("·", style="dim")
-    share = count / (most + 1)
-    return Text(BLOCKS[int(share * len(BLOCKS))], style=COLOURS[int(share * len(COLOURS))])
+    return Text(BLOCKS[int(count / (most + 1) * len(BLOCKS))], style=_colour(count, most))
 
 
-def _numbered(count: int, block: Text) -> Text:
-    return block if count == 0 else Text(f"{count} ").append_text(block)
-
-
-def _row(blocks: list[Text]) -> Text:
-    return Text().join(blocks)
+def _colour(count: int, most: int) -> str:
+    return COLOURS[int(count / (most + 1) * len(COLOURS))]
 
 
 def save_counts_figure(federation: Federation, path: str | Path) -> None:
@@ -77,4 +94,5 @@ def save_counts_figure(federation: Federation, path: str | Path) -> None:
         figure.colorbar(axes.imshow(counts, aspect="auto", origin="lower", cmap="viridis"), label="examples")
     if classes <= MOST_ROWS:
         axes.set_yticks(range(classes), federation.classes)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

@@ -18,11 +18,13 @@ CHUNK = 500  # test images per task: fixed, so that sums do not depend on the nu
 class Measuring(Settings):
     """What is measured: the test set ``every`` so many rounds, and each participant on at most ``per_client`` examples.
 
-    A client without a test split of its own is measured on its training examples.
+    A client without a test split of its own is measured on its training examples. ``pairwise`` is the largest number of
+    clients of a round whose updates are kept to compare every pair; 0 saves that memory.
     """
 
     every: int = Field(1, ge=1)
     per_client: int = Field(250, ge=0)
+    pairwise: int = Field(32, ge=0)
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether a round is measured; the last one always is."""

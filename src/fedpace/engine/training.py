@@ -95,6 +95,7 @@ class Training:
             plan.schedule,
             guard=plan.guard,
             buffer_policy=plan.buffers,
+            pairwise=plan.measuring.pairwise,
         )
         self._own_buffers: dict[int, Buffers] = {}  # per client, under the policy "local"
 

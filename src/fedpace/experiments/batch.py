@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing as mp
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -137,6 +138,8 @@ class _Running:
 
 
 def _child(job: Job, data: Data | Federation | None, model: Model | None, errors: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business: it ends its children
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     logging.getLogger("fedpace").setLevel(logging.ERROR)  # warnings are in run.json; several runs would mix them up
     config = job.config.model_copy(update={"executor": Serial()})
     try:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedpace.engine import Listener, Record
@@ -52,12 +53,12 @@ class RunProgress(Listener):
 
     def started(self, config: dict[str, Any], rounds: int, first_round: int) -> None:
         """Draw the bar."""
-        name = f"{config.get('method', 'run')} · seed {config.get('seed', 0)}"
+        name = f"{escape(str(config.get('method', 'run')))} · seed {config.get('seed', 0)}"
         self._task = self._bars.add_task(name, total=rounds, completed=first_round, note="")
 
     def warned(self, message: str) -> None:
         """Print a warning."""
-        self._console.print(f"[yellow]warning:[/] {message}", highlight=False, soft_wrap=True)
+        self._console.print(f"[yellow]warning:[/] {escape(message)}", highlight=False, soft_wrap=True)
 
     def finished_round(self, record: Record) -> None:
         """Advance."""

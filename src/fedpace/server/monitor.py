@@ -10,15 +10,17 @@ from torch import Tensor
 from fedpace.aggregation import SignSum, cosines, gram
 from fedpace.core import Layout
 
-PAIRWISE_CLIENTS = 32  # cosines of pairs need whole rows: at most this many are kept, whatever the cohort's size
-
 
 class Monitor:
-    """Listens to the updates of one exchange. Signs are counted here only where the rule does not count them anyway."""
+    """Listens to the updates of one exchange. Signs are counted here only where the rule does not count them anyway.
 
-    def __init__(self, layout: Layout, clients: int, kind: str, signs: SignSum | None) -> None:
+    Cosines of pairs need whole rows: those of the first ``pairwise`` clients are kept, and of no more.
+    """
+
+    def __init__(self, layout: Layout, clients: int, kind: str, signs: SignSum | None, pairwise: int = 32) -> None:
         self._layout = layout
         self._kind = kind
+        self._pairwise = pairwise
         self._rows: list[Tensor] = []
         self._counts_signs = signs is None
         self.signs = signs if signs is not None else SignSum(layout.size, clients)
@@ -27,11 +29,11 @@ class Monitor:
         """Take one update."""
         if self._counts_signs:
             self.signs.add(update)
-        if len(self._rows) < PAIRWISE_CLIENTS:
+        if len(self._rows) < self._pairwise:
             self._rows.append(update.clone())
 
     def similarity(self) -> dict[str, Any] | None:
-        """Pairwise cosines of the (first 32) clients, and of which kind of vector; ``None`` without a pair."""
+        """Pairwise cosines of the clients, and of which kind of vector; ``None`` without a pair."""
         if len(self._rows) < 2:
             return None
         matrix = cosines(gram(torch.stack(self._rows)))

@@ -45,6 +45,7 @@ class Server:
         *,
         guard: Guard | None = None,
         buffer_policy: BufferPolicy = "weighted_mean",
+        pairwise: int = 32,
     ) -> None:
         self.layout = layout
         self.vector = vector.clone()
@@ -52,6 +53,7 @@ class Server:
         self.schedule = schedule
         self.guard = guard or Guard()
         self.buffer_policy = buffer_policy
+        self.pairwise = pairwise
         self.pruner = Pruner(schedule.pruning, layout) if schedule.pruning is not None else None
         self._optimizer: dict[str, Tensor] = {}
 
@@ -68,7 +70,7 @@ class Server:
         """Aggregate the updates of at most ``clients`` clients and take one step."""
         report = ExchangeReport()
         stream = stage.rule.start(self.layout.size, clients)
-        monitor = Monitor(self.layout, clients, stage.sends, stream.signs)
+        monitor = Monitor(self.layout, clients, stage.sends, stream.signs, self.pairwise)
         buffers = BufferStream(self.buffer_policy)
         touched = torch.zeros(self.layout.size, dtype=torch.bool) if stage.counts else None
         losses = []

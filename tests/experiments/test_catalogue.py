@@ -1,0 +1,32 @@
+import pytest
+
+from fedpace.aggregation import rules
+from fedpace.data import partitions, sources
+from fedpace.experiments import load_config, preset_names
+from fedpace.experiments.catalogue import catalogue
+from fedpace.models import models
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("presets", preset_names()),
+        ("methods", [name for name in preset_names() if load_config(name).kind == "method"]),
+        ("data", sources.names()),
+        ("models", models.names()),
+        ("partitions", partitions.names()),
+        ("rules", rules.names()),
+    ],
+)
+def test_everything_that_can_be_named_is_described_in_one_line(kind, names):
+    entries = catalogue(kind)
+    assert list(entries) == names
+    for name, text in entries.items():
+        assert len(text) > 20, name
+        assert "\n" not in text
+
+
+def test_ablations_are_presets_but_no_methods():
+    assert "fedpace-prune" in catalogue("presets")
+    assert "fedpace-prune" not in catalogue("methods")
+    assert "fedpace-paper" in catalogue("methods")

@@ -1,0 +1,86 @@
+import pytest
+
+from fedpace.aggregation import Dampened
+from fedpace.core import ConfigError
+from fedpace.experiments import load_config
+from fedpace.experiments.config import RunConfig, parse_config
+
+
+def names(config, rounds=50):
+    return [config.schedule().stage(number).name for number in range(rounds)]
+
+
+def test_an_empty_config_is_fedavg_without_stages():
+    schedule = RunConfig().schedule()
+    assert schedule.stages == ()
+    assert (schedule.base.name, schedule.base.sends, schedule.base.weights) == ("fedavg", "update", "uniform")
+    assert schedule.pruning is None
+
+
+def test_the_base_is_named_after_what_it_does():
+    assert load_config("gma").schedule().base.name == "masked"
+    assert load_config("fedsgd").schedule().base.name == "fedsgd"
+    assert load_config("fedgh").schedule().base.name == "harmonised"
+
+
+def test_what_the_stages_of_fedpace_do():
+    schedule = load_config("fedpace-paper").schedule()
+    anneal, dampen, prune = schedule.stages
+    assert (anneal.sends, anneal.search.k, anneal.rule) == ("update", 8, schedule.base.rule)
+    for stage in (dampen, prune):
+        assert (stage.sends, stage.rule, stage.optimizer.lr, stage.search) == ("gradient", Dampened(), 0.01, None)
+    assert (dampen.counts, dampen.prunes, dampen.then) == (False, False, None)
+    assert (prune.counts, prune.prunes) == (True, True)
+    assert schedule.pruning.threshold == 0.2
+
+
+def test_conflict_may_be_counted_from_dampening_on():
+    dampen, prune = load_config("fedpace-dampen-prune", {"prune.count_from": "dampening"}).schedule().stages
+    assert (dampen.counts, dampen.prunes) == (True, False)
+    assert (prune.counts, prune.prunes) == (True, True)
+
+
+def test_an_ordinary_round_may_follow_each_dampened_one():
+    schedule = load_config("fedpace-authors-run").schedule()
+    assert [stage.name for stage in schedule.stage(30).exchanges()] == ["dampen", "fedavg"]
+    assert [stage.name for stage in schedule.stage(45).exchanges()] == ["prune"]
+
+
+@pytest.mark.parametrize(("source", "sends", "lr"), [("gradient", "gradient", 0.01), ("pseudo", "update", 1.0)])
+def test_the_servers_step_fits_what_clients_send(source, sends, lr):
+    stage = load_config("fedavg", {"dampen.source": source}).schedule().stage(20)
+    assert (stage.name, stage.sends, stage.optimizer.lr) == ("dampen", sends, lr)
+
+
+def test_windows_move_with_the_settings():
+    config = load_config("fedpace-paper", {"anneal.first": 0, "anneal.last": 1, "dampen.first": 3, "prune.enabled": False})
+    assert names(config, 5) == ["anneal", "anneal", "fedavg", "dampen", "dampen"]
+    assert names(config)[42] == "fedavg"
+
+
+def test_gradients_are_taken_of_the_batches_that_training_would_see():
+    gradient = load_config("fedsgd", {"local.epochs": 3, "local.batch": 8, "local.max_steps": 5}).plan().gradient
+    assert (gradient.epochs, gradient.batch, gradient.max_steps) == (3, 8, 5)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"round": 3}, r"here: unknown key 'round'; did you mean 'rounds'\?"),
+        ({"anneal": {"kk": 3}}, r"here: unknown key 'anneal.kk'; did you mean 'k'\?"),
+        ({"anneal": {"perturbation": {"rhoo": 3}}}, r"'anneal.perturbation.rhoo'; did you mean 'rho'\?"),
+        ({"prune": {"treshold": 3}}, r"'prune.treshold'; did you mean 'threshold'\?"),
+        ({"data": {"partition": {"alfa": 3}}}, r"partition 'dirichlet': unknown key 'alfa'; did you mean 'alpha'\?"),
+        ({"aggregate": {"rule": "meen"}}, r"here: unknown rule 'meen'; did you mean 'mean'\?"),
+        ({"aggregate": {"weights": "size"}}, "here: aggregate.weights: input should be 'uniform' or 'samples'"),
+        ({"seed": -1}, "here: seed: input should be greater than or equal to 0, found -1"),
+        ({"dampen": {"lr": 0}}, "here: dampen.lr: input should be greater than 0, found 0"),
+        ({"cohort": {"number": 2, "fraction": 0.5}}, "here: cohort: give a fraction or a number of clients, not both"),
+        ({"aggregate": {"rule": "json:dumps"}}, "json:dumps"),
+        ({"aggregate": {"rule": "collections:OrderedDict"}}, "collections:OrderedDict"),
+    ],
+)
+def test_anything_wrong_is_one_line(table, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        parse_config(table, "here")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,82 @@
+"""Every preset runs to its end."""
+
+from math import isfinite
+
+import pytest
+
+import fedpace
+from fedpace.experiments import load_config, preset_names
+
+from .helpers import FAST, measured
+
+# algorithms.md 1.1: first round of each stage. A new preset enters what it does here.
+ANNEALED = {0: "fedavg", 2: "anneal", 16: "fedavg"}
+STAGES = {
+    "fedavg": {0: "fedavg"},
+    "fedgga": ANNEALED,
+    "fedgga-paper": ANNEALED,
+    "fedgh": {0: "harmonised"},
+    "fedpace": {0: "fedavg", 20: "dampen"},
+    "fedpace-anneal": ANNEALED,
+    "fedpace-anneal-dampen": {**ANNEALED, 20: "dampen", 42: "fedavg"},
+    "fedpace-authors-run": {**ANNEALED, 20: "dampen", 42: "prune"},
+    "fedpace-dampen": {0: "fedavg", 20: "dampen", 42: "fedavg"},
+    "fedpace-dampen-prune": {0: "fedavg", 20: "dampen", 42: "prune"},
+    "fedpace-paper": {**ANNEALED, 20: "dampen", 42: "prune"},
+    "fedpace-prune": {0: "fedavg", 42: "prune"},
+    "fedsgd": {0: "fedsgd"},
+    "gga-walk": ANNEALED,
+    "gma": {0: "masked"},
+}
+
+
+def train(preset, **settings):
+    return fedpace.train("digits", preset, model="linear", settings={**FAST, **settings})
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_every_preset_runs_for_its_fifty_rounds(preset):
+    records = train(preset).records
+    first = STAGES[preset]
+    expected = [first[max(start for start in first if start <= number)] for number in range(50)]
+    assert [record["stage"] for record in records] == expected
+    assert all(isfinite(record["loss"]) for record in records)
+    assert records[0]["loss"] != records[-1]["loss"]
+    k = getattr(load_config(preset).anneal, "k", 0)
+    tried = [record["search"]["candidates"] if record["search"] else 0 for record in records]
+    assert tried == [k if stage == "anneal" else 0 for stage in expected]
+
+
+def test_with_all_stages_off_fedpace_is_fedavg_bitwise():
+    off = {f"{stage}.enabled": False for stage in ("anneal", "dampen", "prune")}
+    records = train("fedpace-paper", rounds=3, **off).records
+    assert measured(records) == measured(train("fedavg", rounds=3).records)
+
+
+def test_stages_change_what_is_learned():
+    windows = {"anneal.enabled": False, "dampen.first": 1, "dampen.last": 1, "prune.first": 2, "prune.last": 2}
+    paper = train("fedpace-paper", rounds=3, **windows)
+    plain = train("fedavg", rounds=3)
+    assert measured(paper.records)[0] == measured(plain.records)[0]
+    assert paper.records[1]["loss"] != plain.records[1]["loss"]
+    assert paper.records[1]["similarity"]["kind"] == "gradient"
+
+
+def test_a_threshold_above_the_lowest_agreement_prunes():
+    windows = {"anneal.enabled": False, "dampen.enabled": False, "prune.first": 0, "prune.last": 1}
+    idle = train("fedpace-paper", rounds=2, **windows)
+    active = train("fedpace-paper", rounds=2, **windows, **{"prune.threshold": 0.5})
+    assert [record["pruned"] for record in idle.records] == [0, 0]
+    assert len(idle.warnings) == 1
+    assert "cannot prune" in idle.warnings[0]
+    assert active.records[-1]["pruned"] > 0
+    assert active.warnings == []
+
+
+def test_annealing_that_accepts_nothing_says_so():
+    result = train("fedpace-paper", rounds=16, **{"dampen.enabled": False, "prune.enabled": False})
+    assert any("annealing did nothing" in warning for warning in result.warnings)
+    always = {"accept": {"name": "lenient"}, "first": 0, "last": 0}
+    result = train("fedgga", rounds=1, anneal=always)
+    assert result.records[0]["search"]["accepted"]
+    assert result.warnings == []
