@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import make, matrices
-from properties import RELATIVE, assert_close, stream, tolerance
 
 from fedpace.aggregation import Harmonised, HarmonisedProjection, Mean, _signs, cosines, gram
+from tests.aggregation.inputs import make, matrices
+from tests.aggregation.properties import RELATIVE, assert_close, stream, tolerance
 
 NO_ZERO_ROWS = ("normal", "dominant", "opposite", "duplicated", "equal")
 both_policies = pytest.mark.parametrize("rule", [Harmonised(), Harmonised(negative="keep")], ids=repr)

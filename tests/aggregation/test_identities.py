@@ -3,10 +3,10 @@
 import pytest
 import torch
 from hypothesis import given
-from inputs import matrices, weighted
-from properties import assert_close, tolerance
 
 from fedpace.aggregation import Dampened, Harmonised, Masked, Mean
+from tests.aggregation.inputs import matrices, weighted
+from tests.aggregation.properties import assert_close, tolerance
 
 
 @given(weighted())

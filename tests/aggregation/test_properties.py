@@ -3,10 +3,18 @@
 import pytest
 import torch
 from hypothesis import example, given, settings
-from inputs import FAMILIES, make, weighted
-from properties import UNIVERSAL, assert_close, client_permutation, duplicates, per_tensor, stream, tolerance
 
 from fedpace.aggregation import Harmonised, Masked, _signs, rules
+from tests.aggregation.inputs import FAMILIES, make, weighted
+from tests.aggregation.properties import (
+    UNIVERSAL,
+    assert_close,
+    client_permutation,
+    duplicates,
+    per_tensor,
+    stream,
+    tolerance,
+)
 
 RULES = [
     *(rules.get(name)() for name in rules.names()),

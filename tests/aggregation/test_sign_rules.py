@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from inputs import make, matrices, weighted
-from properties import stream
 
 from fedpace.aggregation import Dampened, Masked, Mean, SignSum, threshold_count
+from tests.aggregation.inputs import make, matrices, weighted
+from tests.aggregation.properties import stream
 
 SIGN_RULES = [Dampened(), Masked(), Masked(tau=0.0), Masked(tau=0.1), Masked(tau=0.75), Masked(tau=1.0)]
 every_sign_rule = pytest.mark.parametrize("rule", SIGN_RULES, ids=repr)

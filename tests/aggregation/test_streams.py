@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from inputs import make
-from properties import stream
 
 from fedpace.aggregation import Dampened, Harmonised, Masked, Mean
 from fedpace.core import ConfigError
+from tests.aggregation.inputs import make
+from tests.aggregation.properties import stream
 
 
 def held(thing, seen):
@@ -83,7 +83,7 @@ def test_only_sign_rules_offer_signs():
     ids=str,
 )
 def test_weights_that_do_not_fit_are_refused(weights):
-    with pytest.raises(ConfigError, match=r"^weights: expected 2 values"):
+    with pytest.raises(ConfigError, match=r"^weights: expected 2 finite values"):
         Mean()(torch.ones(2, 3), torch.tensor(weights))
 
 

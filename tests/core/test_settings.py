@@ -12,7 +12,7 @@ class Shape(Named):
     pass
 
 
-shapes: Registry[Shape] = Registry("shape")
+shapes: Registry[Shape] = Registry("shape", Shape)
 
 
 @shapes.register("circle")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.engine import small
 
 from fedpace.client import ClientWork, LocalSGD
 from fedpace.core import ClientError, Update
 from fedpace.engine import Processes, Serial, train
 from fedpace.engine.worker import Task, Worker
+from tests.engine import small
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,12 @@ import json
 
 import pytest
 import torch
-from tests.engine import small
 
 from fedpace.aggregation import Dampened, Masked
 from fedpace.core import ConfigError, RunFolderError
 from fedpace.engine import Cohort, Listener, Measuring, RunFolder, Serial, read_rounds, read_run, train
 from fedpace.server import Annealing, Guard, Schedule, Stage
+from tests.engine import small
 
 
 def run(folder=None, resume=False, listeners=(), **changes):

@@ -15,9 +15,9 @@ def fast_config(preset="fedavg", rounds=2, **overrides):
     return load_config(preset, {"model": "linear", "rounds": rounds, **FAST, **named})
 
 
-def job(folder, label="fedavg", rounds=2, **overrides):
+def job(folder, label="fedavg", **overrides):
     """One run of a batch, in a folder of its label's name."""
-    return Job(label, fast_config(rounds=rounds, **overrides), folder / label)
+    return Job(label, fast_config(**overrides), folder / label)
 
 
 def measured(records):

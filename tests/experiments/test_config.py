@@ -53,7 +53,8 @@ def test_the_servers_step_fits_what_clients_send(source, sends, lr):
 
 
 def test_windows_move_with_the_settings():
-    config = load_config("fedpace-paper", {"anneal.first": 0, "anneal.last": 1, "dampen.first": 3, "prune.enabled": False})
+    windows = {"anneal.first": 0, "anneal.last": 1, "dampen.first": 3, "prune.enabled": False}
+    config = load_config("fedpace-paper", windows)
     assert names(config, 5) == ["anneal", "anneal", "fedavg", "dampen", "dampen"]
     assert names(config)[42] == "fedavg"
 

@@ -36,13 +36,14 @@ def train(preset, **settings):
 
 @pytest.mark.parametrize("preset", preset_names())
 def test_every_preset_runs_for_its_fifty_rounds(preset):
-    records = train(preset).records
+    anneal = load_config(preset).anneal
+    k = min(anneal.k, 8) if anneal is not None else 0  # centralised GGA tries 50: that only takes longer
+    records = train(preset, **({"anneal.k": k} if anneal is not None else {})).records
     first = STAGES[preset]
     expected = [first[max(start for start in first if start <= number)] for number in range(50)]
     assert [record["stage"] for record in records] == expected
     assert all(isfinite(record["loss"]) for record in records)
     assert records[0]["loss"] != records[-1]["loss"]
-    k = getattr(load_config(preset).anneal, "k", 0)
     tried = [record["search"]["candidates"] if record["search"] else 0 for record in records]
     assert tried == [k if stage == "anneal" else 0 for stage in expected]
 

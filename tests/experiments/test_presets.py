@@ -26,7 +26,7 @@ def test_fedpace_paper_has_the_papers_settings():
     assert config.aggregate.weights == "uniform"
     anneal = config.anneal
     assert (anneal.first, anneal.last, anneal.k, anneal.step) == (2, 15, 8, 1.0)
-    assert (anneal.perturbation.rho, anneal.perturbation.scaling) == (1e-5, "norm")
+    assert (anneal.perturbation.rho, anneal.perturbation.scaling.registered_name()) == (1e-5, "norm")
     assert (anneal.accept.beta, anneal.accept.delta) == (0.3, 0.05)
     assert (config.dampen.first, config.dampen.last, config.dampen.lr) == (20, 41, 0.01)
     assert (config.prune.first, config.prune.last, config.prune.lr) == (42, 49, 0.01)
@@ -46,7 +46,7 @@ def test_the_authors_run_is_what_their_notebook_does():
     assert config.anneal.step == 0.3
     assert config.buffers == "mean"
     # What it does not mention is inherited.
-    assert (config.anneal.k, config.anneal.perturbation.scaling) == (8, "norm")
+    assert (config.anneal.k, config.anneal.perturbation.scaling.registered_name()) == (8, "norm")
     assert (config.dampen.first, config.dampen.last) == (20, 41)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fedpace.aggregation import Dampened, Mean
 from fedpace.core import Layout, Update
 from fedpace.server import Stage
-from fedpace.server.monitor import PAIRWISE_CLIENTS, Monitor
+from fedpace.server.monitor import Monitor
 
 from .helpers import exchange, server
 
@@ -22,8 +22,8 @@ def rows(clients, seed=0):
     return found
 
 
-def watch(updates, clients=None):
-    monitor = Monitor(LAYOUT, clients or len(updates), "update", None)
+def watch(updates, clients=None, **options):
+    monitor = Monitor(LAYOUT, clients or len(updates), "update", None, **options)
     for update in updates:
         monitor.add(update)
     return monitor
@@ -57,15 +57,21 @@ def test_no_pair_no_similarity(clients):
     assert watch(rows(clients), clients=3).similarity() is None
 
 
-@pytest.mark.parametrize("clients", [PAIRWISE_CLIENTS, PAIRWISE_CLIENTS + 8, 140])
-def test_at_most_32_rows_are_kept(clients):
+@pytest.mark.parametrize(("clients", "options", "kept"), [(40, {}, 32), (140, {}, 32), (9, {"pairwise": 5}, 5)])
+def test_only_so_many_rows_are_kept(clients, options, kept):
     updates = rows(clients)
-    monitor = watch(updates)
+    monitor = watch(updates, **options)
     found = monitor.similarity()
-    assert PAIRWISE_CLIENTS == 32
-    assert len(found["matrix"]) == 32
-    assert found["mean"] == watch(updates[:32]).similarity()["mean"]
+    assert len(found["matrix"]) == len(monitor._rows) == kept
+    assert found["mean"] == watch(updates[:kept]).similarity()["mean"]
     assert len(monitor.agreement()["histogram"]) == clients + 1  # signs are counted of all
+
+
+@pytest.mark.parametrize("pairwise", [0, 1])
+def test_cosines_may_be_left_out(pairwise):
+    report = exchange(server(pairwise=pairwise), torch.ones(3, 6))
+    assert report.similarity is None
+    assert report.agreement["histogram"] == [0, 0, 0, 6]
 
 
 @given(st.integers(1, 9), st.integers(0, 1000))

@@ -51,7 +51,7 @@ class Rule(Named, ABC):
         """Begin a stream of at most ``clients`` updates of ``size`` coordinates."""
 
 
-rules: Registry[Rule] = Registry("rule")
+rules: Registry[Rule] = Registry("rule", Rule)
 
 
 def check_weights(updates: Tensor, weights: Tensor | None) -> list[float]:
@@ -60,10 +60,11 @@ def check_weights(updates: Tensor, weights: Tensor | None) -> list[float]:
         raise ConfigError(f"updates: expected a matrix with a row per client, found shape {tuple(updates.shape)}")
     if weights is None:
         return [1.0] * updates.shape[0]
-    values = torch.as_tensor(weights, dtype=torch.float64).tolist()
-    if len(values) != updates.shape[0] or min(values, default=0.0) < 0:
-        raise ConfigError(f"weights: expected {updates.shape[0]} values that are not negative, found {values}")
-    return list(values)
+    values = torch.as_tensor(weights, dtype=torch.float64)
+    if values.shape != updates.shape[:1] or not bool((values.isfinite() & (values >= 0)).all()):
+        found = values.tolist()
+        raise ConfigError(f"weights: expected {updates.shape[0]} finite values that are not negative, found {found}")
+    return [float(value) for value in values]
 
 
 class WeightedSum:

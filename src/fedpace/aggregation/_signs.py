@@ -48,8 +48,13 @@ class SignSum:
 
     def mean_agreement(self) -> float:
         """Agreement A = |S| / N averaged over the coordinates."""
-        return float(self.counts().sum(dtype=torch.int64)) / max(self.sum.numel() * self.clients, 1)
+        total = sum(int(self.counts(part).sum(dtype=torch.int64)) for part in blocks(len(self.sum)))
+        return total / max(len(self.sum) * self.clients, 1)
 
     def histogram(self, part: slice = slice(None)) -> list[int]:
         """Number of coordinates with |S| = 0, 1, …, N."""
-        return [int(n) for n in torch.bincount(self.counts(part).int(), minlength=self.clients + 1)]
+        signs = self.sum[part]
+        found = torch.zeros(self.clients + 1, dtype=torch.int64)
+        for block in blocks(len(signs)):
+            found += torch.bincount(signs[block].abs().int(), minlength=self.clients + 1)
+        return [int(count) for count in found]

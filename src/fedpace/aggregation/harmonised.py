@@ -16,7 +16,7 @@ class Harmonised(GramRule):
     """Clients are weighted by the sum of their cosines with all clients (FedPACE, Eq. 2).
 
     wᵢ = Σⱼ cos(uᵢ, uⱼ), result Σ wᵢuᵢ / Σ wᵢ. A single wᵢ can be negative: ``negative`` = ``clamp`` sets it to zero,
-    ``keep`` is literal. If the weights sum to zero, clients count alike. With two clients this is the uniform mean.
+    ``keep`` is literal. If they sum to zero, clients count alike. With two clients this is the uniform mean.
     Sample weights multiply wᵢ where given.
     """
 
@@ -24,7 +24,9 @@ class Harmonised(GramRule):
 
     def coefficients(self, gram_matrix: Tensor, weights: Tensor) -> Tensor:
         """Normalised cosine sums."""
-        sums = cosines(gram_matrix).sum(dim=1) * weights
+        silent = gram_matrix.diagonal() == 0  # clients that sent zero are alike, though they have no direction
+        alike = cosines(gram_matrix).masked_fill_(silent[:, None] & silent[None, :], 1.0)
+        sums = alike.sum(dim=1) * weights
         if self.negative == "clamp":
             sums = sums.clamp_min(0)
         return sums / sums.sum() if sums.sum() > 1e-12 else torch.full_like(sums, 1 / len(sums))

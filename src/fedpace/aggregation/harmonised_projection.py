@@ -20,12 +20,16 @@ class HarmonisedProjection(GramRule):
     def coefficients(self, gram_matrix: Tensor, weights: Tensor) -> Tensor:
         """Projections as operations on coefficient vectors over the Gram matrix: no d-sized work."""
         clients = len(gram_matrix)
+        lengths = gram_matrix.diagonal().clamp_min(0).sqrt()
         mixes = torch.eye(clients, dtype=torch.float64)  # row i: vector i as a combination of the original updates
         for i in range(clients):
             for j in range(i + 1, clients):
                 a, b = mixes[i].clone(), mixes[j].clone()
-                inner = a @ gram_matrix @ b
-                if inner < 0:
-                    mixes[i] = a - inner / (b @ gram_matrix @ b) * b
-                    mixes[j] = b - inner / (a @ gram_matrix @ a) * a
+                inner, aa, bb = a @ gram_matrix @ b, a @ gram_matrix @ a, b @ gram_matrix @ b
+                # What projections cancelled is zero up to rounding: it conflicts with nobody.
+                reach_a, reach_b = a.abs() @ lengths, b.abs() @ lengths
+                cancelled = aa <= 1e-12 * reach_a**2 or bb <= 1e-12 * reach_b**2
+                if not cancelled and inner < -1e-14 * reach_a * reach_b:
+                    mixes[i] = a - inner / bb * b
+                    mixes[j] = b - inner / aa * a
         return weights @ mixes

@@ -59,4 +59,4 @@ class BatchedWork(ClientWork):
             yield shard.batch(order[start : start + self.batch])
 
 
-works: Registry[ClientWork] = Registry("client work")
+works: Registry[ClientWork] = Registry("client work", ClientWork)

@@ -9,6 +9,9 @@ from difflib import get_close_matches
 class FedpaceError(Exception):
     """Base of all errors that the command line shows as one line and exit code 2."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))  # names and values from outside may hold newlines
+
 
 class ConfigError(FedpaceError):
     """A preset, key or value that cannot be used."""
@@ -44,4 +47,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     known = sorted(known)
     near = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known) or 'none'}"

@@ -40,7 +40,7 @@ class FlatModule:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.module = module
+        self.module = module.float()
         self.layout = Layout.of(module)
         self.vector = torch.empty(self.layout.size)
         self.gradient = torch.zeros(self.layout.size)
@@ -55,16 +55,16 @@ class FlatModule:
     def _flatten_buffers(self) -> Buffers:
         owners = [(owner, name, b) for owner in self.module.modules() for name, b in owner.named_buffers(recurse=False)]
         flat = {}
-        for is_float, dtype in ((True, torch.float32), (False, torch.int64)):
-            chosen = [(o, n, b) for o, n, b in owners if b.is_floating_point() == is_float]
-            flat[is_float] = torch.empty(sum(b.numel() for _, _, b in chosen), dtype=dtype)
+        for dtype in (torch.float32, torch.int64):  # any other (a boolean mask) is no statistic and stays as it is
+            chosen = [(o, n, b) for o, n, b in owners if b.dtype == dtype]
+            flat[dtype] = torch.empty(sum(b.numel() for _, _, b in chosen), dtype=dtype)
             start = 0
             for owner, name, buffer in chosen:
-                view = flat[is_float][start : start + buffer.numel()].view(buffer.shape)
+                view = flat[dtype][start : start + buffer.numel()].view(buffer.shape)
                 view.copy_(buffer)
                 setattr(owner, name, view)
                 start += buffer.numel()
-        return Buffers(flat[True], flat[False])
+        return Buffers(flat[torch.float32], flat[torch.int64])
 
     def load(self, vector: Tensor, buffers: Buffers) -> None:
         """Take over parameters and buffers, clear the gradient, switch to training mode."""

@@ -59,7 +59,7 @@ class Layout:
         """The shared part of a whole vector, as a vector of its own (the vector itself if nothing is personal)."""
         if not self.personal:
             return vector
-        return torch.cat([vector[self.slices[name]] for name in self.shared.names])
+        return torch.cat([vector[:0], *(vector[self.slices[name]] for name in self.shared.names)])
 
     def put_shared(self, vector: Tensor, shared: Tensor) -> None:
         """Write a shared part into a whole vector, in place; personal coordinates keep their values."""

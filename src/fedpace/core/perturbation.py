@@ -22,7 +22,7 @@ class Scaling(Named, ABC):
         """Factor of the noise around ``vector``: a number, or one per coordinate."""
 
 
-scalings: Registry[Scaling] = Registry("scaling")
+scalings: Registry[Scaling] = Registry("scaling", Scaling)
 
 
 @scalings.register("none")

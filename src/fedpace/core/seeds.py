@@ -6,6 +6,7 @@ streams with different names are independent; the same name gives the same numbe
 
 from __future__ import annotations
 
+import json
 from hashlib import blake2b
 
 import numpy as np
@@ -20,7 +21,7 @@ def derive(seed: int, *names: str | int) -> int:
     >>> derive(0, "cohort", 3) == derive(0, "cohort", 4)
     False
     """
-    path = "/".join([str(seed), *(f"{type(name).__name__}:{name}" for name in names)])
+    path = json.dumps([seed, *names])  # tells 1 from "1", and ("a", "b") from ("a/b",)
     return int.from_bytes(blake2b(path.encode(), digest_size=8).digest(), "big") >> 1
 
 

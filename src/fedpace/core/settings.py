@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -46,14 +46,17 @@ N = TypeVar("N", bound=Named)
 class Registry(Generic[T]):
     """Name → class. A name with a colon (``package.module:Class``) is imported, so users need not register theirs."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, base: type) -> None:
         self.kind = kind
+        self.base = base
         self._entries: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
         """Class decorator that enters a class under ``name``."""
 
         def enter(cls: type[T]) -> type[T]:
+            if name in self._entries:
+                raise ConfigError(f"{self.kind} '{name}' is registered already")
             cls.name = name  # type: ignore[attr-defined]  # the class learns what config calls it
             self._entries[name] = cls
             return cls
@@ -79,14 +82,17 @@ def parse(registry: Registry[N], value: Any, default: str | None = None) -> N:
 
     A table without a name describes the ``default``.
     """
-    if isinstance(value, Named):
-        return value  # type: ignore[return-value]  # the user passed the object itself
+    if isinstance(value, registry.base):
+        return cast(N, value)  # the user passed the object itself
     table = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else None
     if table is not None and default is not None:
         table.setdefault("name", default)
     if table is None or "name" not in table:
         raise ConfigError(f"{registry.kind}: expected a name or a table with 'name', found {value!r}")
-    cls = registry.get(str(table.pop("name")))
+    name = str(table.pop("name"))
+    cls = registry.get(name)
+    if not (isinstance(cls, type) and issubclass(cls, registry.base)):
+        raise ConfigError(f"{registry.kind} '{name}': expected a subclass of {registry.base.__name__}, found {cls!r}")
     try:
         return cls(**table)
     except ValidationError as error:
@@ -127,6 +133,6 @@ def import_path(path: str, kind: str) -> Any:
         found: Any = import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ConfigError(f"{kind} '{path}': cannot be imported ({error})") from None
     return found

@@ -4,7 +4,7 @@ from torch import nn
 
 from fedpace.core import ModelError, Registry
 
-models: Registry[nn.Module] = Registry("model")
+models: Registry[nn.Module] = Registry("model", nn.Module)
 
 
 def check_images(name: str, shape: tuple[int, ...], smallest: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from fedpace.core import ClientError, Settings, Update
 
@@ -26,8 +27,8 @@ class Guard(Settings):
             return "empty"
         if update.vector.shape != (size,):
             return f"wrong shape: expected {size} coordinates, found {tuple(update.vector.shape)}"
-        finite = bool(update.vector.isfinite().all())
-        if update.buffers is not None and not bool(update.buffers.floats.isfinite().all()):
+        finite = _is_finite(update.vector)
+        if update.buffers is not None and not _is_finite(update.buffers.floats):
             finite = False
             update.buffers = None if self.nonfinite == "zero_coord" else update.buffers
         if finite:
@@ -38,3 +39,8 @@ class Guard(Settings):
             return "not finite"
         torch.nan_to_num_(update.vector, nan=0.0, posinf=0.0, neginf=0.0)
         return None
+
+
+def _is_finite(vector: Tensor) -> bool:
+    """Whether every value is finite; extremes carry NaN along, and no vector of flags is needed."""
+    return not len(vector) or all(bool(extreme.isfinite()) for extreme in vector.aminmax())

@@ -53,4 +53,4 @@ class ClientsPartition(Partition, ABC):
             )
 
 
-partitions: Registry[Partition] = Registry("partition")
+partitions: Registry[Partition] = Registry("partition", Partition)

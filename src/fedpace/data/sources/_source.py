@@ -24,4 +24,4 @@ class ImageSource(Source, ABC):
     size: int | None = Field(None, ge=1)
 
 
-sources: Registry[Source] = Registry("data source")
+sources: Registry[Source] = Registry("data source", Source)

@@ -45,7 +45,7 @@ class Executor(Named, ABC):
         """Bring up workers that hold this model and this data."""
 
 
-executors: Registry[Executor] = Registry("executor")
+executors: Registry[Executor] = Registry("executor", Executor)
 
 
 def cores() -> int:

@@ -36,7 +36,7 @@ class Acceptance(Named, ABC):
         return None
 
 
-acceptances: Registry[Acceptance] = Registry("acceptance")
+acceptances: Registry[Acceptance] = Registry("acceptance", Acceptance)
 
 
 @acceptances.register("margin")

@@ -24,7 +24,7 @@ class Score(Named, ABC):
         """The score at θ itself."""
 
 
-scores: Registry[Score] = Registry("score")
+scores: Registry[Score] = Registry("score", Score)
 
 
 def pairwise(gradients: Tensor) -> Tensor:

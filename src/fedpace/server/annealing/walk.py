@@ -23,7 +23,7 @@ class Walk(Named, ABC):
         """Search from ``reference``, the candidate at θ with the empty path."""
 
 
-walks: Registry[Walk] = Registry("walk")
+walks: Registry[Walk] = Registry("walk", Walk)
 
 
 @walks.register("best")

@@ -17,4 +17,4 @@ class ServerOptimizer(Named, ABC):
         """Move ``vector`` in place along ``update``, a direction of descent."""
 
 
-optimizers: Registry[ServerOptimizer] = Registry("server optimizer")
+optimizers: Registry[ServerOptimizer] = Registry("server optimizer", ServerOptimizer)
