@@ -254,6 +254,13 @@ def test_a_failure_in_one_candidate_rejects_that_candidate_only():
     assert report.sim_best == pytest.approx(sorted(sims)[-2], abs=1e-6)
 
 
+def test_a_failure_leaves_no_client_without_its_own_gradient_to_compare_with():
+    bowls = Bowls()
+    bowls.fails = {(0, candidate_path(2))}
+    _, report = run(Annealing(k=4, perturbation=WIDE, score="self", accept=Lenient(delta=inf)), bowls)
+    assert (report.accepted, report.candidates) == (True, 4)
+
+
 @pytest.mark.parametrize("walk", ["best", "ratchet", "random_walk"])
 def test_failures_in_every_candidate_are_no_error(walk):
     bowls = Bowls()

@@ -75,7 +75,9 @@ def fedpace(**stages):
 
 def play(here, rounds):
     for r in rounds:
-        exchange(here, rows(seed=r), here.schedule.stage(r), held=[buffers([float(r)], [r])] * 4)
+        sent = rows(seed=r)
+        sent[:, 0] = torch.tensor([1.0, 2, -1, -4])  # one conflict lasts from beginning to end
+        exchange(here, sent, here.schedule.stage(r), held=[buffers([float(r)], [r])] * 4)
     return here
 
 
@@ -172,6 +174,8 @@ def test_a_server_continues_from_a_checkpoint_bitwise(interrupted):
     after = server(stateful(), vector=torch.zeros(6), held=buffers([5.0], [5]))
     after.load_state(load(save(before.state())))
     play(after, range(interrupted, 8))
+    assert straight.pruner.counters.tolist() == after.pruner.counters.tolist()
+    assert straight.pruner.counters[0] == 6  # rounds 2 to 7
     one, two = straight.state(), after.state()
     assert list(one) == list(two)
     assert all(torch.equal(one[name], two[name]) and one[name].dtype == two[name].dtype for name in one)
