@@ -55,8 +55,12 @@ def test_an_error_in_a_run_names_the_run(tmp_path, workers):
 
 
 def test_a_crash_in_a_process_names_the_run(tmp_path, capfd):
+    parent = os.getpid()
+
     def broken():
-        raise ZeroDivisionError("in the user's factory")
+        if os.getpid() != parent:
+            raise ZeroDivisionError("in the user's factory")
+        return Flat()
 
     with pytest.raises(FedpaceError, match=r"fedavg · seed 0: .*exit code 1"):
         run_batch([job(tmp_path)], QUIET, model=broken, workers=2)

@@ -107,21 +107,23 @@ def test_no_answers_at_all_are_no_error():
 @pytest.mark.parametrize("kind", ["nan", "inf", "-inf", "buffers"])
 def test_raise_stops_the_run_in_one_line(kind):
     with pytest.raises(ClientError, match=r"client 9 .*not finite") as caught:
-        server(guard=Guard(nonfinite="raise")).exchange(Stage(), [*updates(GOOD), broken(kind)], 3)
+        server(guard=Guard(nonfinite="raise"), held=buffers([1.0], [1])).exchange(
+            Stage(), [*updates(GOOD), broken(kind)], 3
+        )
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["shape", "nothing", "no examples", "failure"])
 @pytest.mark.parametrize("policy", ["raise", "zero_coord"])
 def test_other_mistakes_are_dropped_under_every_policy(kind, policy):
-    here = server(guard=Guard(nonfinite=policy))
+    here = server(guard=Guard(nonfinite=policy), held=buffers([1.0], [1]))
     report = here.exchange(Stage(), [*updates(GOOD), broken(kind)], 3)
     assert report.dropped == [{"client": 9, "reason": REASONS[kind]}]
 
 
 @pytest.mark.parametrize("kind", ["nan", "inf", "-inf"])
 def test_zero_coord_mends_the_coordinate_and_keeps_the_client(kind):
-    here = server(guard=Guard(nonfinite="zero_coord"))
+    here = server(guard=Guard(nonfinite="zero_coord"), held=buffers([1.0], [1]))
     report = here.exchange(Stage(), [*updates(GOOD), broken(kind)], 3)
     assert (report.clients, report.dropped) == (3, [])
     assert torch.equal(here.vector, THETA + torch.tensor([6.0, 6, 4, 6, 6, 6]) / 3)

@@ -10,6 +10,7 @@ from .helpers import LAYOUT, buffers
 
 D, FLOATS, INTEGERS, N = 6, 3, 1, 5
 B = FLOATS + INTEGERS
+SEEDS = 2 * 2  # two candidates, whose seeds take 8 bytes each
 HELD = buffers([0.0] * FLOATS, [0] * INTEGERS)
 GRADIENT = Stage(sends="gradient")
 ANNEAL = Stage(search=Annealing(k=2))
@@ -26,15 +27,15 @@ ANNEAL = Stage(search=Annealing(k=2))
         (GRADIENT, "weighted_mean", D, D + B),
         (GRADIENT, "local", D, D),
         # A gradient and a loss at θ and at two candidates, which travel as seeds; then FedAvg.
-        (ANNEAL, "weighted_mean", 3 * (D + 1) + D + B, D + B + 2 + D + B),
-        (ANNEAL, "keep_server", 3 * (D + 1) + D, D + B + 2 + D + B),
-        (ANNEAL, "local", 3 * (D + 1) + D, D + 2 + D),
-        (Stage(search=Annealing(k=2, after="nothing")), "mean", 3 * (D + 1), D + B + 2),
-        (Stage(search=Annealing(k=2, after=StaleSum())), "mean", 3 * (D + 1), D + B + 2),
+        (ANNEAL, "weighted_mean", 3 * (D + 1) + D + B, D + B + SEEDS + D + B),
+        (ANNEAL, "keep_server", 3 * (D + 1) + D, D + B + SEEDS + D + B),
+        (ANNEAL, "local", 3 * (D + 1) + D, D + SEEDS + D),
+        (Stage(search=Annealing(k=2, after="nothing")), "mean", 3 * (D + 1), D + B + SEEDS),
+        (Stage(search=Annealing(k=2, after=StaleSum())), "mean", 3 * (D + 1), D + B + SEEDS),
         (Stage(search=Annealing(k=0)), "mean", D + B, D + B),
         # Two exchanges in a round.
         (Stage(sends="gradient", then=Stage()), "mean", D + D + B, 2 * (D + B)),
-        (Stage(search=Annealing(k=2, after="nothing"), then=GRADIENT), "mean", 3 * (D + 1) + D, D + B + 2 + D + B),
+        (Stage(search=Annealing(k=2, after="nothing"), then=GRADIENT), "mean", 3 * (D + 1) + D, D + B + SEEDS + D + B),
     ],
 )
 def test_bytes_of_a_round(stage, policy, up, down):
@@ -44,7 +45,7 @@ def test_bytes_of_a_round(stage, policy, up, down):
 def test_personal_parts_never_travel():
     layout = LAYOUT.with_personal(lambda name: name == "bias")
     assert traffic(Stage(), layout, HELD, "local", N) == (4 * N * 4, 4 * N * 4)
-    assert traffic(ANNEAL, layout, HELD, "local", 1) == (4 * (3 * 5 + 4), 4 * (4 + 2 + 4))
+    assert traffic(ANNEAL, layout, HELD, "local", 1) == (4 * (3 * 5 + 4), 4 * (4 + SEEDS + 4))
 
 
 def test_the_papers_search_sends_nine_gradients():

@@ -26,7 +26,7 @@ class Evaluation(ClientWork):
         context.model.load(vector, context.buffers)
         module = context.model.module.eval()
         correct, loss = 0, 0.0
-        positions = torch.arange(self.start, min(self.stop, len(shard)), self.step)
+        positions = torch.arange(len(shard))[self.start : self.stop : self.step]
         with torch.inference_mode():
             for chunk in positions.split(BATCH):  # type: ignore[no-untyped-call]
                 inputs, labels = shard.batch(chunk)

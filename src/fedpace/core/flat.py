@@ -21,6 +21,10 @@ class Buffers:
         """An independent copy."""
         return Buffers(self.floats.clone(), self.integers.clone())
 
+    def fits(self, other: Buffers) -> bool:
+        """Whether both belong to the same model."""
+        return self.floats.shape == other.floats.shape and self.integers.shape == other.integers.shape
+
     def copy_(self, other: Buffers) -> None:
         """Take over another's values in place."""
         self.floats.copy_(other.floats)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
@@ -136,7 +137,7 @@ class Training:
 
         record |= {"similarity": None, "agreement": None, "diagnostics": {}, "dropped": [], "train_loss": None}
         for number, exchange in enumerate(stage.exchanges()):
-            if number == 0 and stage.search is not None and stage.search.after != "train":
+            if number == 0 and search is not None and stage.ends_with_search:
                 continue
             start = perf_counter()
             timed = _Timed(self._updates(exchange, round, cohort, number))
@@ -189,7 +190,7 @@ class Training:
             ]
             answers = self._execution.run(tasks, self.server.vector, self.server.buffers)
             for _ in paths:
-                yield [self._kept(update) for update, _ in zip(answers, cohort, strict=False) if self._usable(update)]
+                yield [self._kept(update) for update in islice(answers, len(cohort)) if self._usable(update)]
 
         return probe
 

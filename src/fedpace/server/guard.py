@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedpace.core import ClientError, Settings, Update
+from fedpace.core import Buffers, ClientError, Settings, Update
 
 
 class Guard(Settings):
@@ -19,7 +19,7 @@ class Guard(Settings):
 
     nonfinite: Literal["drop_client", "raise", "zero_coord"] = "drop_client"
 
-    def reason_to_drop(self, update: Update, size: int) -> str | None:
+    def reason_to_drop(self, update: Update, size: int, buffers: Buffers | None = None) -> str | None:
         """Why this update cannot be used, or ``None``; with ``zero_coord`` its vector is mended in place."""
         if update.failure:
             return update.failure
@@ -27,6 +27,8 @@ class Guard(Settings):
             return "empty"
         if update.vector.shape != (size,):
             return f"wrong shape: expected {size} coordinates, found {tuple(update.vector.shape)}"
+        if update.buffers is not None and buffers is not None and not update.buffers.fits(buffers):
+            return "wrong shape: its buffers do not fit the model's"
         finite = _is_finite(update.vector)
         if update.buffers is not None and not _is_finite(update.buffers.floats):
             finite = False
@@ -34,7 +36,7 @@ class Guard(Settings):
         if finite:
             return None
         if self.nonfinite == "raise":
-            raise ClientError(f"client {update.client} sent a vector that is not finite (nonfinite = 'raise')")
+            raise ClientError(f"client {update.client} sent values that are not finite (nonfinite = 'raise')")
         if self.nonfinite == "drop_client":
             return "not finite"
         torch.nan_to_num_(update.vector, nan=0.0, posinf=0.0, neginf=0.0)

@@ -52,7 +52,9 @@ class Pruner:
 
     def count(self, signs: SignSum, touched: Tensor) -> None:
         """Note which coordinates are in conflict this round; ``touched``: some client sent a value other than zero."""
-        conflict = signs.counts() < threshold_count(self.settings.threshold, signs.clients)
+        # A threshold above every possible count would overflow the counts' small integers.
+        least = min(threshold_count(self.settings.threshold, signs.clients), signs.clients + 1)
+        conflict = signs.counts().short() < least
         longer = self.counters + (self.counters < 255)
         counted = torch.where(conflict, longer, 0)
         if self.settings.zero_gradient == "neutral":
@@ -72,7 +74,7 @@ class Pruner:
         if signs is None and not self.settings.permanent:
             return
         if self.settings.mode == "zero_scale" and signs is not None:
-            after.mul_(signs.counts().float().div_(signs.clients))
+            after.mul_(torch.where(self._eligible, signs.counts().float().div_(signs.clients), 1.0))
         if self.settings.mode == "grad_mask":
             torch.where(self.mask, before, after, out=after)
         else:

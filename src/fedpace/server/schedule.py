@@ -48,6 +48,11 @@ class Stage(Settings):
             yield from self.then.exchanges()
 
     @property
+    def ends_with_search(self) -> bool:
+        """Whether clients do not train after a search; a search that is skipped is followed by training in any case."""
+        return self.search is not None and self.search.k > 0 and self.search.after != "train"
+
+    @property
     def window(self) -> str:
         """The window in words."""
         return f"rounds {self.first} to {'the end' if self.last is None else self.last}"
@@ -82,7 +87,8 @@ class Schedule(Settings):
                     raise ConfigError(
                         f"stages '{other.name}' ({other.window}) and '{stage.name}' ({stage.window}) overlap"
                     )
-        return [text for stage in (self.base, *self.stages) for text in self._idle(stage, clients)]
+        exchanges = [exchange for stage in (self.base, *self.stages) for exchange in stage.exchanges()]
+        return list(dict.fromkeys(text for exchange in exchanges for text in self._idle(exchange, clients)))
 
     def _idle(self, stage: Stage, clients: int) -> Iterator[str]:
         if stage.prunes and self.pruning is not None and not self.pruning.can_act(clients):

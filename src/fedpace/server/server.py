@@ -75,7 +75,7 @@ class Server:
         touched = torch.zeros(self.layout.size, dtype=torch.bool) if stage.counts else None
         losses = []
         for update in updates:
-            reason = self.guard.reason_to_drop(update, self.layout.size)
+            reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers)
             if reason is not None or update.vector is None:
                 log.warning("client %s dropped: %s", update.client, reason)
                 report.dropped.append({"client": update.client, "reason": reason})
@@ -118,7 +118,7 @@ class Server:
         return self.pruner.share if self.pruner is not None else 0.0
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that a checkpoint needs."""
+        """Everything that a checkpoint needs, as a snapshot."""
         tensors = {
             "vector": self.vector,
             "buffers.floats": self.buffers.floats,
@@ -127,7 +127,7 @@ class Server:
         tensors |= {f"optimizer.{name}": tensor for name, tensor in self._optimizer.items()}
         if self.pruner is not None:
             tensors |= {"pruning.mask": self.pruner.mask, "pruning.counters": self.pruner.counters}
-        return tensors
+        return {name: tensor.clone() for name, tensor in tensors.items()}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Continue from a checkpoint."""

@@ -15,9 +15,9 @@ def traffic(stage: Stage, layout: Layout, buffers: Buffers, policy: BufferPolicy
     if stage.search is not None and stage.search.k:
         points = stage.search.k + 1
         up += points * (model + 1)  # a gradient and a loss at θ and at each candidate
-        down += model + statistics + stage.search.k  # candidates travel as seeds
+        down += model + statistics + 2 * stage.search.k  # candidates travel as seeds of 8 bytes
     for exchange in stage.exchanges():
-        if exchange is stage and stage.search is not None and stage.search.after != "train":
+        if exchange is stage and stage.ends_with_search:
             continue
         sends_statistics = exchange.sends == "update" and policy != "keep_server"
         up += model + (statistics if sends_statistics else 0)

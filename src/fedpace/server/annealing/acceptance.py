@@ -54,7 +54,7 @@ class Margin(Acceptance):
 
 @acceptances.register("lenient")
 class Lenient(Acceptance):
-    """No margin; if nothing passes, the best score is taken anyway as long as its loss allows (authors' code)."""
+    """No margin; if nothing passes, a ``best`` walk takes the best score anyway if its loss allows (authors' code)."""
 
     delta: float = 0.05
 

@@ -113,4 +113,4 @@ def _rows(updates: Sequence[Update]) -> Tensor:
 
 
 def _mean_loss(updates: Sequence[Update]) -> float:
-    return sum(update.metrics["loss"] for update in updates) / len(updates)
+    return sum(update.metrics.get("loss", float("nan")) for update in updates) / len(updates)
