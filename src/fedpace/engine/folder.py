@@ -75,8 +75,9 @@ class RunFolder:
         aside.write_text(json.dumps(content, indent=2, default=str) + "\n")
         os.replace(aside, self.path / name)
 
-    def write_model(self, state: dict[str, Tensor]) -> None:
-        """Save the final model."""
+    def finish(self, state: dict[str, Tensor], warnings: list[str]) -> None:
+        """Save the final model, and the warnings that only the end of a run can give."""
+        self.write_json("run.json", {**read_run(self.path), "warnings": warnings})
         aside = self.path / ".model.writing"
         save_file(state, str(aside))
         os.replace(aside, self.path / "model.safetensors")

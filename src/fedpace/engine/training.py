@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from math import isfinite
 from pathlib import Path
@@ -26,8 +26,6 @@ from fedpace.engine.measuring import Measuring, collect
 from fedpace.engine.worker import Task
 from fedpace.server import BufferPolicy, Guard, Schedule, Server, Stage, traffic
 from fedpace.server.annealing import Path as ProbePath
-
-log = logging.getLogger("fedpace")
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Training:
         self._warn_of_idle_search(records)
         self._model.load(self.server.vector, self.server.buffers)
         if folder is not None:
-            folder.write_model(self._model.state_dict())
+            folder.finish(self._model.state_dict(), self.warnings)
         for listener in self._listeners:
             listener.ended(folder.path if folder is not None else None)
         return Outcome(self._model.module.eval(), records, self.warnings)
@@ -131,7 +129,7 @@ class Training:
         record: Record = {"round": round, "stage": stage.name, "cohort": cohort}
 
         start = perf_counter()
-        search = self.server.search(stage, self._seed("search", round), self._probe(stage, round, cohort))
+        search = self.server.search(stage, self._seed("search", round), partial(self._probe, stage, round, cohort))
         seconds["search"] = perf_counter() - start
         record["search"] = search.to_json() if search is not None else None
 
@@ -144,7 +142,11 @@ class Training:
             report = self.server.exchange(exchange, timed, len(cohort))
             seconds["local"] += timed.seconds
             seconds["aggregate"] += perf_counter() - start - timed.seconds
-            self._stop_if_all_failed(round, cohort, report.dropped)
+            if report.failed == len(
+                cohort
+            ):  # one client's failure is its own; if all fail, the model or data is at fault
+                reason = report.dropped[0]["reason"]
+                raise ClientError(f"every client failed in round {round}; the first one with {reason}")
             record["dropped"] += report.dropped
             record |= {"agreement": report.agreement, "diagnostics": report.diagnostics}
             record |= {"similarity": report.similarity, "train_loss": report.train_loss}
@@ -175,24 +177,24 @@ class Training:
     def _seed(self, *names: str | int) -> int:
         return derive(self.plan.seed, *names)
 
-    def _probe(self, stage: Stage, round: int, cohort: Sequence[int]) -> Any:
-        def probe(paths: Sequence[ProbePath]) -> Iterator[list[Update]]:
-            assert stage.search is not None  # the server asks only then
-            tasks = [
-                Task(
-                    client,
-                    Probe(perturbation=stage.search.perturbation, path=path, batch=stage.search.batch),
-                    self._seed("probe", round, client),
-                    buffers=self._own_buffers.get(client),
-                )
-                for path in paths
-                for client in cohort
-            ]
-            answers = self._execution.run(tasks, self.server.vector, self.server.buffers)
-            for _ in paths:
-                yield [self._kept(update) for update in islice(answers, len(cohort)) if self._usable(update)]
-
-        return probe
+    def _probe(
+        self, stage: Stage, round: int, cohort: Sequence[int], paths: Sequence[ProbePath]
+    ) -> Iterator[list[Update]]:
+        """Ask the cohort for its gradients at every path's point, on the same batch per client."""
+        assert stage.search is not None  # the server asks only then
+        tasks = [
+            Task(
+                client,
+                Probe(perturbation=stage.search.perturbation, path=path, batch=stage.search.batch),
+                self._seed("probe", round, client),
+                buffers=self._own_buffers.get(client),
+            )
+            for path in paths
+            for client in cohort
+        ]
+        answers = self._execution.run(tasks, self.server.vector, self.server.buffers)
+        for _ in paths:
+            yield [self._kept(update) for update in islice(answers, len(cohort)) if self._usable(update)]
 
     def _usable(self, update: Update) -> bool:
         return self.server.guard.reason_to_drop(update, self.server.layout.size) is None
@@ -207,7 +209,8 @@ class Training:
             return {"accuracy": None, "loss": None, "client_accuracy": {}}
         tasks = self.plan.measuring.tasks(self.federation, cohort, self._own_buffers)
         answers = self._execution.run(tasks, self.server.vector, self.server.buffers)
-        return collect(zip(tasks, answers, strict=True))
+        on = "train" if self.federation.client_tests is None else "test"
+        return {**collect(zip(tasks, answers, strict=True)), "client_accuracy_on": on}
 
     def _open(self, folder: RunFolder | None, *, resume: bool) -> list[Record]:
         if folder is None:
@@ -238,14 +241,7 @@ class Training:
                 own = Buffers(tensors[f"client.{client}.floats"], tensors[f"client.{client}.integers"])
                 self._own_buffers[client] = own
 
-    def _stop_if_all_failed(self, round: int, cohort: Sequence[int], dropped: Sequence[dict[str, Any]]) -> None:
-        """One client's failure is its own; if all fail with an exception, the model or the data is at fault."""
-        reasons = [drop["reason"] for drop in dropped]
-        if len(reasons) == len(cohort) and all("Error" in reason for reason in reasons):
-            raise ClientError(f"every client failed in round {round}; the first one with {reasons[0]}")
-
     def _warn(self, message: str) -> None:
-        log.warning(message)
         for listener in self._listeners:
             listener.warned(message)
 
@@ -253,10 +249,10 @@ class Training:
         searches = [record["search"] for record in records if record["search"] is not None]
         if searches and not any(search["accepted"] for search in searches):
             tried = sum(search["candidates"] for search in searches)
-            best = max(search["sim_best"] - search["sim0"] for search in searches)
-            message = f"annealing did nothing: none of {tried} perturbations was accepted (largest gain {best:.2g})"
-            self.warnings.append(message)
-            self._warn(message)
+            gains = [s["sim_best"] - s["sim0"] for s in searches if None not in (s["sim_best"], s["sim0"])]
+            message = f"annealing did nothing: none of {tried} perturbations was accepted"
+            self.warnings.append(message + (f" (largest gain {max(gains):.2g})" if gains else ""))
+            self._warn(self.warnings[-1])
 
 
 class _Timed:

@@ -23,9 +23,10 @@ log = logging.getLogger("fedpace")
 
 @dataclass
 class ExchangeReport:
-    """What one exchange with the clients showed."""
+    """What one exchange with the clients showed; ``failed`` of the dropped clients did not answer at all."""
 
     clients: int = 0
+    failed: int = 0
     dropped: list[dict[str, Any]] = field(default_factory=list)
     similarity: dict[str, Any] | None = None
     agreement: dict[str, Any] | None = None
@@ -78,6 +79,7 @@ class Server:
             reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers)
             if reason is not None or update.vector is None:
                 log.warning("client %s dropped: %s", update.client, reason)
+                report.failed += update.failure is not None
                 report.dropped.append({"client": update.client, "reason": reason})
                 continue
             stream.add(update.vector, float(update.examples) if stage.weights == "samples" else 1.0)
