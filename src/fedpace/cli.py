@@ -23,6 +23,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it.")
 app.add_typer(data_app, name="data")
 out_console, err_console = Console(), Console(stderr=True)
+INTERRUPTED = 130  # what typer ends with after Ctrl-C
+UsageError: Any = typer.BadParameter.__base__  # click's, or the copy of it within typer
 
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key; repeat as needed.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of a table.")]
@@ -53,17 +55,28 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app(arguments)
+        # Not standalone: typer would print a usage error as a box of five lines and swallow an interrupt.
+        code = app(arguments, prog_name="fedpace", standalone_mode=False)
     except Exception as error:
-        from fedpace.core import FedpaceError
-
-        if debug or not isinstance(error, FedpaceError):
+        message = _one_line(error)
+        if debug or message is None:
             raise
-        err_console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        if message:  # empty if the help was shown because there were no arguments
+            err_console.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
+    if code == INTERRUPTED:
         err_console.print("stopped; finished rounds are kept: the same command goes on (run: with --resume)")
-        raise SystemExit(130) from None
+    raise SystemExit(code or 0)
+
+
+def _one_line(error: Exception) -> str | None:
+    """What to tell of a mistake of the user's; ``None`` for a defect of ours."""
+    if isinstance(error, UsageError):
+        error.ctx = None  # the message alone, without the usage
+        return " ".join(error.format_message().split())
+    from fedpace.core import FedpaceError
+
+    return str(error) if isinstance(error, FedpaceError) else None
 
 
 @app.command()
@@ -82,7 +95,9 @@ def run(
     from fedpace.experiments import execute, load_config
     from fedpace.experiments.progress import RunProgress
 
-    config = load_config(preset, {**_overrides(set_, data, model, rounds), "seed": seed})
+    overrides = _overrides(set_, data, model, rounds)
+    config = load_config(preset, {"seed": seed, **overrides})
+    seed = config.seed
     folder = out or Path("runs") / f"{config.method}-{Path(config.data.source).stem}-seed{seed}"
     with RunProgress(err_console) as progress:
         result = execute(config, out=folder, resume=resume, listeners=[progress])
@@ -255,7 +270,7 @@ def _seeds(text: str) -> list[int]:
     from fedpace.core import ConfigError
 
     try:
-        return [int(part) for part in text.split(",")]
+        return list(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise ConfigError(f"--seeds {text}: expected whole numbers separated by commas, for example 0,1,2") from None
 
@@ -270,7 +285,9 @@ def _print_json(content: Any) -> None:
     def plain(value: Any) -> Any:
         return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
-    typer.echo(json.dumps(content, default=plain, indent=2))
+    # Through JSON once more, because a dataclass may hold NaN, which is no JSON.
+    standard = json.loads(json.dumps(content, default=plain), parse_constant=lambda _: None)
+    typer.echo(json.dumps(standard, indent=2, allow_nan=False))
 
 
 def _print_files(folder: Path, *files: Path) -> None:

@@ -1,6 +1,6 @@
 """Aggregation rules: callables on an N × d matrix of updates, or streams. They know tensors and nothing else."""
 
-from fedpace.aggregation._gram import GramRule, cosines, gram
+from fedpace.aggregation._gram import GramRule, cosines, gram, pairs
 from fedpace.aggregation._rule import Diagnostics, Rule, Stream, rules
 from fedpace.aggregation._scaled import SignScaled
 from fedpace.aggregation._signs import SignSum, threshold_count
@@ -24,6 +24,7 @@ __all__ = [
     "Stream",
     "cosines",
     "gram",
+    "pairs",
     "rules",
     "threshold_count",
 ]

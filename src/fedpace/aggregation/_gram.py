@@ -28,6 +28,11 @@ def cosines(gram_matrix: Tensor) -> Tensor:
     return found.clamp(-1, 1).fill_diagonal_(1.0)
 
 
+def pairs(matrix: Tensor) -> Tensor:
+    """The entries of a symmetric matrix that belong to two different rows, each pair once."""
+    return matrix[torch.triu(torch.ones_like(matrix, dtype=torch.bool), diagonal=1)]
+
+
 class GramRule(Rule):
     """Result qᵀU, where the coefficients q depend on U only through its Gram matrix. Memory: N vectors."""
 

@@ -22,7 +22,7 @@ class LocalSGD(BatchedWork):
     """
 
     optimizer: Literal["adam", "sgd"] = "adam"
-    lr: float = Field(1e-3, gt=0)
+    lr: float = Field(1e-3, gt=0, allow_inf_nan=False)
     momentum: float = Field(0.0, ge=0, lt=1)
     weight_decay: float = Field(1e-4, ge=0)
 

@@ -133,6 +133,7 @@ def import_path(path: str, kind: str) -> Any:
         found: Any = import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigError(f"{kind} '{path}': cannot be imported ({error})") from None
+    except Exception as error:  # whatever the user's module does wrong
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{kind} '{path}': cannot be imported ({type(error).__name__}: {reason})") from error
     return found

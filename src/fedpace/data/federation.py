@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from hashlib import blake2b
 from html import escape
 
 import numpy as np
@@ -92,6 +93,15 @@ class Federation:
     def counts(self) -> Indices:
         """Training examples, clients × classes."""
         return np.stack([shard.class_counts() for shard in self.clients])
+
+    def fingerprint(self) -> str:
+        """A digest of who holds which labels: other data, or another deal of them, have another one."""
+        digest = blake2b(repr((self.classes, self.shape, self.client_names)).encode(), digest_size=16)
+        for shard in (*self.clients, *(self.client_tests or ()), self.test):
+            digest.update(len(shard).to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(shard.indices).tobytes() + np.ascontiguousarray(shard.labels).tobytes())
+            digest.update(np.ascontiguousarray(shard.dataset.inputs[shard.indices[0]]).tobytes())
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
         examples = sum(map(len, self.clients))

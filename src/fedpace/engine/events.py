@@ -21,5 +21,8 @@ class Listener:
     def finished_round(self, record: Record) -> None:
         """A round is complete and recorded."""
 
+    def failed(self) -> None:
+        """The run stops before its end; the exception goes on."""
+
     def ended(self, folder: Path | None) -> None:
         """The run is over; ``folder`` is where it was written, if anywhere."""

@@ -39,8 +39,10 @@ class RunFolder:
 
     def resume(self, description: dict[str, Any]) -> None:
         """Go on with the run in this folder; one with another config is refused."""
-        found = _flat(read_run(self.path)["config"])
-        wanted = _flat(description["config"])
+        run = read_run(self.path)
+        if run.get("data", description["data"]) != description["data"]:
+            raise RunFolderError(f"{self.path}: holds a run on other data; choose another --out")
+        found, wanted = _flat(run["config"]), _flat(description["config"])
         for key in sorted(found.keys() | wanted.keys()):
             if key.split(".")[0] not in IRRELEVANT and found.get(key) != wanted.get(key):
                 raise RunFolderError(

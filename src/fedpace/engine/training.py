@@ -103,6 +103,14 @@ class Training:
         records = self._open(folder, resume=resume)
         for listener in self._listeners:
             listener.started(self.plan.config, self.plan.rounds, len(records))
+        try:
+            return self._rounds(folder, records)
+        except BaseException:
+            for listener in self._listeners:
+                listener.failed()
+            raise
+
+    def _rounds(self, folder: RunFolder | None, records: list[Record]) -> Outcome:
         for message in self.warnings:
             self._warn(message)
         for round in range(len(records), self.plan.rounds):
@@ -216,7 +224,7 @@ class Training:
         if folder is None:
             return []
         description = {"config": self.plan.config, "seed": self.plan.seed, "warnings": self.warnings}
-        description["parameters"] = self.server.layout.size
+        description |= {"parameters": self.server.layout.size, "data": self.federation.fingerprint()}
         if not (resume and (folder.path / "run.json").exists()):
             folder.create(description)
             return []

@@ -14,7 +14,7 @@ from rich.console import Console
 from fedpace.aggregation import Rule
 from fedpace.analysis import Comparison
 from fedpace.core import ConfigError
-from fedpace.data import Data, Federation, Partition
+from fedpace.data import Data, Federation, Partition, load
 from fedpace.experiments.batch import Job, run_batch
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.presets import load_config
@@ -114,6 +114,10 @@ def _config(
 ) -> tuple[RunConfig, Data | Federation | None]:
     """The config of a call, and the data if it was given as an object."""
     changed = dict(overrides)
+    if isinstance(data, Path):
+        data = str(data)
+    if not isinstance(data, str | Data | Federation):
+        data = load(data)
     changed["data.source"] = data if isinstance(data, str) else data.name
     if rule is not None:
         changed["aggregate.rule"] = rule

@@ -7,7 +7,7 @@ import multiprocessing as mp
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -22,6 +22,7 @@ from fedpace.engine.executors import cores
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.progress import note, progress_bars
 from fedpace.experiments.run import Model, Result, execute, federate
+from fedpace.models import build
 
 POLL = 0.2  # seconds between two looks at the running folders
 
@@ -53,8 +54,7 @@ def run_batch(
     Whole runs in parallel keep every core busy even where a round has fewer clients than cores; results do not depend
     on it. The data is loaded once, before processes fork.
     """
-    for job in jobs:
-        federate(job.config, data)  # a mistake in data or partition shows before hours of training
+    _check(jobs, data, model)
     todo = [job for job in jobs if not job.complete]
     with progress_bars(console) as bars:
         tasks = {job.folder: bars.add_task(_title(job), total=job.config.rounds, note="") for job in jobs}
@@ -64,13 +64,32 @@ def run_batch(
                     bars.update(tasks[folder], completed=len(records), note=note(records[-1]))
         for job in jobs:
             bars.update(tasks[job.folder], completed=job.config.rounds)
-    return [_read(job) for job in jobs]
+    return [Result.read(job.folder) for job in jobs]
 
 
-def _read(job: Job) -> Result:
-    """A finished run, after a check that the folder holds this config and not another."""
-    RunFolder(job.folder).resume({"config": job.config.model_dump(mode="json")})
-    return Result.read(job.folder)
+def _check(jobs: Sequence[Job], data: Data | Federation | None, model: Model | None) -> None:
+    """A mistake in data, model, schedule or folder shows before hours of training."""
+    folders: dict[Path, Job] = {}
+    for job in jobs:
+        if folders.setdefault(job.folder, job).config != job.config:
+            raise FedpaceError(f"{_title(job)}: two methods of this name; give one of them another 'method'")
+        with _named(job):
+            federation = federate(job.config, data)
+            job.config.schedule().validate_for(job.config.rounds, job.config.cohort.size(len(federation)))
+            chosen = model if model is not None else job.config.model
+            build(chosen, federation.shape, len(federation.classes), job.config.seed)
+            if (job.folder / "run.json").exists():
+                description = {"config": job.config.model_dump(mode="json"), "data": federation.fingerprint()}
+                RunFolder(job.folder).resume(description)
+
+
+@contextmanager
+def _named(job: Job) -> Iterator[None]:
+    """An error within names the run and keeps its kind."""
+    try:
+        yield
+    except FedpaceError as error:
+        raise type(error)(f"{_title(job)}: {error}") from None
 
 
 def _title(job: Job) -> str:
@@ -89,7 +108,8 @@ def _run_all(
     """Run jobs, ``workers`` at a time; yields now and then the folders in which something may have happened."""
     if workers == 1 or "fork" not in mp.get_all_start_methods():
         for job in jobs:
-            execute(job.config, data=data, model=model, out=job.folder, resume=True)
+            with _named(job):
+                execute(job.config, data=data, model=model, out=job.folder, resume=True)
             yield [job.folder]
         return
     waiting = list(reversed(jobs))

@@ -31,8 +31,10 @@ def load_config(preset: str | Path, overrides: Mapping[str, Any] | None = None) 
     return parse_config(table, str(preset))
 
 
-def _read(preset: str) -> dict[str, Any]:
+def _read(preset: str, extended_by: tuple[str, ...] = ()) -> dict[str, Any]:
     """A preset's table, merged over those that it extends."""
+    if preset in extended_by:
+        raise ConfigError(f"{extended_by[0]}: extends itself ({' -> '.join((*extended_by, preset))})")
     if preset.endswith(".toml"):
         text, method = _read_file(Path(preset)), Path(preset).stem
     elif preset in preset_names():
@@ -44,15 +46,19 @@ def _read(preset: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{preset}: not valid TOML ({error})") from None
     parent = table.pop("extends", None)
-    merged = _merge(_read(str(parent)), table) if parent is not None else table
+    if parent is not None and str(parent).endswith(".toml"):
+        parent = Path(preset).parent / parent  # beside the file that names it
+    merged = _merge(_read(str(parent), (*extended_by, preset)), table) if parent is not None else table
     return {**merged, "method": table.get("method", method), "kind": table.get("kind", "method")}
 
 
 def _read_file(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: preset cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML (expected UTF-8, {error.reason} at byte {error.start})") from None
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -60,6 +66,8 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
+        if isinstance(old, str) and isinstance(value, dict):
+            old = {"name": old}  # as in set_key: below an object that is given by its name alone, the name is kept
         renamed = (
             isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) != old.get("name")
         )

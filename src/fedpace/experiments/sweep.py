@@ -18,6 +18,8 @@ def sweep_jobs(
 ) -> list[Job]:
     """A job per combination of the ``KEY=V1,V2,…`` texts and per seed."""
     axes = [[(key, value) for value in values] for key, values in map(parse_axis, grid)]
+    if any(key == "seed" for axis in axes for key, _ in axis):
+        raise ConfigError("--grid seed: seeds are no axis of a grid; use --seeds")
     jobs = []
     for point in product(*axes):
         label = ", ".join(f"{key}={value}" for key, value in point)

@@ -40,12 +40,20 @@ class TensorBoard(Listener):
     def __init__(self, folder: Path | None) -> None:
         from torch.utils.tensorboard import SummaryWriter  # an optional dependency
 
-        self._writer = SummaryWriter(str((folder or Path("runs")) / "tensorboard"))
+        self._open, self._folder = SummaryWriter, (folder or Path("runs")) / "tensorboard"
+
+    def started(self, config: dict[str, Any], rounds: int, first_round: int) -> None:
+        """Open the event file; not before, so that a run that cannot begin leaves none."""
+        self._writer = self._open(str(self._folder))
 
     def finished_round(self, record: Record) -> None:
         """Write the round's numbers."""
         for name, value in scalars(record).items():
             self._writer.add_scalar(name.replace(".", "/"), value, record["round"])
+
+    def failed(self) -> None:
+        """Flush what there is."""
+        self._writer.close()
 
     def ended(self, folder: Path | None) -> None:
         """Flush."""
@@ -63,12 +71,20 @@ class MLflow(Listener):
 
     def started(self, config: dict[str, Any], rounds: int, first_round: int) -> None:
         """Open a run and log its settings."""
-        self._mlflow.start_run(run_name=self._name)
+        try:
+            self._mlflow.start_run(run_name=self._name)
+        except self._mlflow.MlflowException as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"track: MLflow cannot log to {self._mlflow.get_tracking_uri()} ({reason})") from error
         self._mlflow.log_params({key: str(value)[:500] for key, value in config.items()})
 
     def finished_round(self, record: Record) -> None:
         """Log the round's numbers."""
         self._mlflow.log_metrics(scalars(record), step=record["round"])
+
+    def failed(self) -> None:
+        """Close the run as one that failed."""
+        self._mlflow.end_run("FAILED")
 
     def ended(self, folder: Path | None) -> None:
         """Close the run."""

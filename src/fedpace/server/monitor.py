@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedpace.aggregation import SignSum, cosines, gram
+from fedpace.aggregation import SignSum, cosines, gram, pairs
 from fedpace.core import Layout
 
 
@@ -37,9 +37,9 @@ class Monitor:
         if len(self._rows) < 2:
             return None
         matrix = cosines(gram(torch.stack(self._rows)))
-        pairs = matrix[torch.triu(torch.ones_like(matrix, dtype=torch.bool), diagonal=1)]
+        found = pairs(matrix)
         rounded = [[round(value, 4) for value in row] for row in matrix.tolist()]
-        return {"kind": self._kind, "mean": float(pairs.mean()), "min": float(pairs.min()), "matrix": rounded}
+        return {"kind": self._kind, "mean": float(found.mean()), "min": float(found.min()), "matrix": rounded}
 
     def agreement(self) -> dict[str, Any] | None:
         """Number of coordinates by |S| = 0 … N, overall and per layer, and the mean agreement."""

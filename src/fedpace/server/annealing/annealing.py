@@ -87,7 +87,7 @@ class Annealing(Settings):
         seeds = [derive(seed, "perturbation", k) for k in range(self.k)]
         taken = self.walk.search(seeds, evaluate, reference, self.accept)
         best = taken or max((c for c in tried if c.finite), key=lambda c: c.score, default=reference)
-        pairs = pairwise(gradients)
+        similarities = pairwise(gradients)
         report = SearchReport(
             accepted=taken is not None,
             candidates=len(tried),
@@ -96,8 +96,8 @@ class Annealing(Settings):
             gain=best.score - reference.score if taken else 0.0,
             loss0=reference.loss,
             loss_best=best.loss,
-            probe_mean=float(pairs.mean()),
-            probe_min=float(pairs.min()),
+            probe_mean=float(similarities.mean()),
+            probe_min=float(similarities.min()),
         )
         found = vector
         if taken is not None:

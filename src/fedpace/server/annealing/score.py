@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedpace.aggregation import cosines, gram
+from fedpace.aggregation import cosines, gram, pairs
 from fedpace.core import Named, Registry
 
 
@@ -29,8 +29,7 @@ scores: Registry[Score] = Registry("score", Score)
 
 def pairwise(gradients: Tensor) -> Tensor:
     """Cosines of all pairs of different rows."""
-    found = cosines(gram(gradients))
-    return found[torch.triu(torch.ones_like(found, dtype=torch.bool), diagonal=1)]
+    return pairs(cosines(gram(gradients)))
 
 
 @scores.register("inter_client")

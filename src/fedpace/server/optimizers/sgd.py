@@ -13,7 +13,7 @@ from fedpace.server.optimizers._optimizer import ServerOptimizer, optimizers
 class ServerSGD(ServerOptimizer):
     """θ += ``lr`` · v with v = ``momentum`` · v + Δ (FedAvg at lr 1 without momentum; FedAvgM with it)."""
 
-    lr: float = Field(1.0, gt=0)
+    lr: float = Field(1.0, gt=0, allow_inf_nan=False)
     momentum: float = Field(0.0, ge=0, lt=1)
 
     def step(self, vector: Tensor, update: Tensor, state: dict[str, Tensor]) -> None:

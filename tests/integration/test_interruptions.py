@@ -1,7 +1,8 @@
-"""A run that is killed at any moment loses no finished round, and resumes bitwise."""
+"""A run that is killed, or whose disk is full, loses no finished round, and resumes bitwise."""
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -54,4 +55,24 @@ def test_kill_9_then_resume_is_bitwise(uninterrupted, tmp_path, seed):
         assert finished_rounds(folder) >= killed
     subprocess.run(command(folder, "--resume"), check=True, capture_output=True)
     assert finished_rounds(folder) == 12
+    assert (folder / "model.safetensors").read_bytes() == uninterrupted
+
+
+def test_a_full_disk_is_one_line_and_the_run_resumes_bitwise(uninterrupted, tmp_path):
+    folder = tmp_path / "run"
+    process = subprocess.Popen(command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while finished_rounds(folder) < 4:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    checkpoints = sorted(path.name for path in (folder / "checkpoint").glob("round-*"))
+
+    def small_disk():  # a file of the size of a checkpoint cannot be written
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    full = subprocess.run(command(folder, "--resume"), capture_output=True, text=True, preexec_fn=small_disk)
+    assert full.returncode == 2
+    assert "could not be written (File too large); the earlier one is intact" in full.stderr.splitlines()[-1]
+    assert sorted(path.name for path in (folder / "checkpoint").glob("round-*")) == checkpoints
+    subprocess.run(command(folder, "--resume"), check=True, capture_output=True)
     assert (folder / "model.safetensors").read_bytes() == uninterrupted
