@@ -16,7 +16,7 @@ import torch.multiprocessing as mp
 from pydantic import Field
 from torch import Tensor, nn
 
-from fedpace.core import Buffers, Update
+from fedpace.core import Buffers, ConfigError, Update
 from fedpace.data import Federation
 from fedpace.engine.executors._executor import Execution, Executor, cores, executors
 from fedpace.engine.worker import Task, Worker
@@ -99,9 +99,12 @@ class _ProcessExecution(Execution):
         # Fork shares the data without copying and starts in milliseconds; where there is none, workers are spawned.
         self._context: Any = mp.get_context("fork" if "fork" in mp.get_all_start_methods() else "spawn")
         self._worker = Worker(copy.deepcopy(module), federation)
-        self._server = _Row.like(self._worker)
-        # Twice as many rows as workers: nobody waits while an earlier, slower client is still at work.
-        self._rows = [_Row.like(self._worker) for _ in range(2 * workers)]
+        try:
+            self._server = _Row.like(self._worker)
+            # Twice as many rows as workers: nobody waits while an earlier, slower client is still at work.
+            self._rows = [_Row.like(self._worker) for _ in range(2 * workers)]
+        except RuntimeError as error:
+            raise ConfigError(f"executor: no shared memory for {workers} workers ({error}); try serial") from None
         self._processes = [self._spawn() for _ in range(workers)]
 
     def _spawn(self) -> _Process:
