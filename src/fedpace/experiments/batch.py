@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
 from fedpace.core import FedpaceError, RunFolderError
@@ -158,6 +159,7 @@ class _Running:
 
 
 def _child(job: Job, data: Data | Federation | None, model: Model | None, errors: Any) -> None:
+    torch.set_num_threads(1)  # first of all: a forked process hangs if it uses the thread pool that its parent started
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business: it ends its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     logging.getLogger("fedpace").setLevel(logging.ERROR)  # warnings are in run.json; several runs would mix them up
