@@ -14,7 +14,7 @@ from fedpace.aggregation._signs import blocks
 def gram(rows: Tensor) -> Tensor:
     """UUᵀ in float64, accumulated over column blocks so that no copy of U in float64 exists."""
     total = torch.zeros(rows.shape[0], rows.shape[0], dtype=torch.float64)
-    for part in blocks(rows.shape[1]):
+    for part in blocks(rows.shape[1], 2 * len(rows)):
         wide = rows[:, part].double()
         total += wide @ wide.T
     return total

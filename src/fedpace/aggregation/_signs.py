@@ -15,9 +15,10 @@ from torch import Tensor
 BLOCK = 1 << 16  # coordinates per step: temporaries stay in a core's cache and out of the server's memory
 
 
-def blocks(size: int) -> Iterator[slice]:
-    """Consecutive slices that cover ``size`` coordinates."""
-    return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))
+def blocks(size: int, rows: int = 1) -> Iterator[slice]:
+    """Consecutive slices that cover ``size`` coordinates; shorter ones where ``rows`` of them are worked on at once."""
+    step = max(BLOCK // rows, 1)
+    return (slice(start, start + step) for start in range(0, size, step))
 
 
 def threshold_count(share: float, clients: int) -> int:

@@ -20,8 +20,8 @@ class Monitor:
     def __init__(self, layout: Layout, clients: int, kind: str, signs: SignSum | None, pairwise: int = 32) -> None:
         self._layout = layout
         self._kind = kind
-        self._pairwise = pairwise
-        self._rows: list[Tensor] = []
+        self._rows = torch.empty(min(clients, pairwise), layout.size)
+        self._kept = 0
         self._counts_signs = signs is None
         self.signs = signs if signs is not None else SignSum(layout.size, clients)
 
@@ -29,14 +29,15 @@ class Monitor:
         """Take one update."""
         if self._counts_signs:
             self.signs.add(update)
-        if len(self._rows) < self._pairwise:
-            self._rows.append(update.clone())
+        if self._kept < len(self._rows):
+            self._rows[self._kept] = update
+            self._kept += 1
 
     def similarity(self) -> dict[str, Any] | None:
         """Pairwise cosines of the clients, and of which kind of vector; ``None`` without a pair."""
-        if len(self._rows) < 2:
+        if self._kept < 2:
             return None
-        matrix = cosines(gram(torch.stack(self._rows)))
+        matrix = cosines(gram(self._rows[: self._kept]))
         found = pairs(matrix)
         rounded = [[round(value, 4) for value in row] for row in matrix.tolist()]
         return {"kind": self._kind, "mean": float(found.mean()), "min": float(found.min()), "matrix": rounded}
