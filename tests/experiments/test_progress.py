@@ -1,9 +1,10 @@
 from io import StringIO
+from pathlib import Path
 
 from rich.console import Console
 
 from fedpace.experiments import execute
-from fedpace.experiments.progress import RunProgress, note
+from fedpace.experiments.progress import BatchProgress, RunProgress, note
 
 from .helpers import fast_config
 
@@ -30,3 +31,21 @@ def test_anything_else_sees_the_warnings_only():
 def test_a_round_that_measured_nothing_shows_its_stage():
     assert note({"stage": "dampen", "accuracy": None}) == "[cyan]dampen[/]"
     assert note({"stage": "dampen", "accuracy": 0.5}) == "[cyan]dampen[/] 50.00%"
+
+
+def test_a_batch_shows_all_rounds_and_only_the_runs_under_way():
+    console = Console(file=StringIO(), force_terminal=True, width=120, height=40, color_system=None)
+    folders = {Path(f"run{i}"): (f"fedavg · seed {i}", 4) for i in range(3)}
+    with BatchProgress(console, folders) as progress:
+        record = {"stage": "fedavg", "accuracy": 0.5}
+        progress.show(Path("run0"), [record] * 4)
+        progress.show(Path("run1"), [record] * 2)
+        progress.show(Path("run2"), [])
+
+        progress._bars.refresh()
+    last = console.file.getvalue().rsplit("all runs", 1)[1]
+    assert "6/12" in last
+    assert "1 of 3 done" in last
+    assert "fedavg · seed 1" in last
+    assert "seed 0" not in last
+    assert "seed 2" not in last

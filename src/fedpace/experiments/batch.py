@@ -21,7 +21,7 @@ from fedpace.data import Data, Federation
 from fedpace.engine import RunFolder, Serial, read_rounds
 from fedpace.engine.executors import cores
 from fedpace.experiments.config import RunConfig
-from fedpace.experiments.progress import note, progress_bars
+from fedpace.experiments.progress import BatchProgress
 from fedpace.experiments.run import Model, Result, execute, federate
 from fedpace.models import build
 
@@ -57,14 +57,12 @@ def run_batch(
     """
     _check(jobs, data, model)
     todo = [job for job in jobs if not job.complete]
-    with progress_bars(console) as bars:
-        tasks = {job.folder: bars.add_task(_title(job), total=job.config.rounds, note="") for job in jobs}
+    with BatchProgress(console, {job.folder: (_title(job), job.config.rounds) for job in jobs}) as progress:
+        for job in jobs:
+            progress.show(job.folder, _records_so_far(job.folder))
         for folders in _run_all(todo, data, model, workers or cores()):
             for folder in folders:
-                if records := _records_so_far(folder):
-                    bars.update(tasks[folder], completed=len(records), note=note(records[-1]))
-        for job in jobs:
-            bars.update(tasks[job.folder], completed=job.config.rounds)
+                progress.show(folder, _records_so_far(folder))
     return [Result.read(job.folder) for job in jobs]
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from fedpace.engine import Listener, Record
 
@@ -35,14 +44,14 @@ def note(record: Record) -> str:
     return f"[cyan]{record['stage']}[/]{measured}"
 
 
-class RunProgress(Listener):
-    """One bar for one run, and its warnings above it."""
+class _Bars:
+    """Bars that are drawn within a ``with`` block."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bars = progress_bars(console)
 
-    def __enter__(self) -> RunProgress:
+    def __enter__(self) -> Self:
         self._bars.start()
         return self
 
@@ -50,6 +59,34 @@ class RunProgress(Listener):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bars.stop()
+
+
+class BatchProgress(_Bars):
+    """One bar for all rounds of a batch, and one for each run that is under way: fifty runs fit on a screen."""
+
+    def __init__(self, console: Console, runs: Mapping[Path, tuple[str, int]]) -> None:
+        super().__init__(console)
+        self._runs = runs
+        self._done = dict.fromkeys(runs, 0)
+        self._tasks: dict[Path, TaskID] = {}
+        self._all = self._bars.add_task("all runs", total=sum(rounds for _, rounds in runs.values()), note="")
+
+    def show(self, folder: Path, records: Sequence[Record]) -> None:
+        """Show how far a run has come; it appears with its first round and vanishes with its last."""
+        title, rounds = self._runs[folder]
+        if not records:
+            return
+        if folder not in self._tasks:
+            self._tasks[folder] = self._bars.add_task(escape(title), total=rounds, completed=len(records), note="")
+        under_way = len(records) < rounds
+        self._bars.update(self._tasks[folder], completed=len(records), note=note(records[-1]), visible=under_way)
+        self._done[folder] = len(records)
+        finished = sum(self._done[run] >= rounds for run, (_, rounds) in self._runs.items())
+        self._bars.update(self._all, completed=sum(self._done.values()), note=f"{finished} of {len(self._runs)} done")
+
+
+class RunProgress(_Bars, Listener):
+    """One bar for one run, and its warnings above it."""
 
     def started(self, config: dict[str, Any], rounds: int, first_round: int) -> None:
         """Draw the bar."""
