@@ -131,17 +131,11 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train several methods on the same seeds; a table with mean ± std and paired differences."""
-    from fedpace.experiments import load_config
-    from fedpace.experiments.api import slug
-    from fedpace.experiments.batch import Job
+    from fedpace.experiments.batch import plan_jobs
 
-    overrides = _overrides(set_, data, model, rounds, _partition(partition, alpha, clients))
     folder = out or _new_folder("compare")
-    jobs = []
-    for method in dict.fromkeys(methods):
-        for seed in _seeds(seeds):
-            config = load_config(method, {**overrides, "seed": seed})
-            jobs.append(Job(config.method, config, folder / f"{slug(config.method)}-seed{seed}"))
+    overrides = _overrides(set_, data, model, rounds, _partition(partition, alpha, clients))
+    jobs = plan_jobs(_labelled(methods), _seeds(seeds), overrides, folder)
     _run_and_report(jobs, folder, workers, as_json=as_json)
 
 
@@ -266,11 +260,24 @@ def _partition(name: str | None, alpha: float | None, clients: int | None) -> di
     return {key: value for key, value in options.items() if value is not None}
 
 
+def _labelled(methods: list[str]) -> dict[str, dict[str, Any]]:
+    """Presets under their own names, TOML files under theirs without folder and suffix."""
+    from fedpace.core import ConfigError
+
+    found: dict[str, dict[str, Any]] = {}
+    for method in dict.fromkeys(methods):
+        label = Path(method).stem if method.endswith(".toml") else method
+        if label in found:
+            raise ConfigError(f"two methods are called '{label}' ({found[label]['method']}, {method}); rename a file")
+        found[label] = {"method": method}
+    return found
+
+
 def _seeds(text: str) -> list[int]:
     from fedpace.core import ConfigError
 
     try:
-        return list(dict.fromkeys(int(part) for part in text.split(",")))
+        return [int(part) for part in text.split(",")]
     except ValueError:
         raise ConfigError(f"--seeds {text}: expected whole numbers separated by commas, for example 0,1,2") from None
 

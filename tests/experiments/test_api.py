@@ -10,7 +10,7 @@ from fedpace.aggregation._rule import Stream
 from fedpace.core import ConfigError, RunFolderError
 from fedpace.data import Iid
 from fedpace.experiments import federate
-from fedpace.experiments.api import slug
+from fedpace.experiments.batch import slug
 
 from .helpers import FAST, Flat, fast_config, measured, snapshot
 

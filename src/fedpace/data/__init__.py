@@ -1,5 +1,6 @@
 """Data: a source gives examples, a partition deals them to clients, the result is a federation."""
 
+from fedpace.data._arrays import Pair
 from fedpace.data._load import load
 from fedpace.data.data import Data
 from fedpace.data.dataset import Dataset
@@ -26,6 +27,7 @@ __all__ = [
     "Federation",
     "Iid",
     "LeaveOneDomainOut",
+    "Pair",
     "Partition",
     "Shard",
     "Shards",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +12,17 @@ from rich.console import Console
 from fedpace.aggregation import Rule
 from fedpace.analysis import Comparison
 from fedpace.core import ConfigError
-from fedpace.data import Data, Federation, Partition, load
-from fedpace.experiments.batch import Job, run_batch
-from fedpace.experiments.config import RunConfig
+from fedpace.data import Data, Federation, Pair, Partition, load
+from fedpace.experiments.batch import Job, plan_jobs, run_batch
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import RunProgress
 from fedpace.experiments.run import Model, Result, execute
 
+DataLike = str | Path | Data | Federation | Pair
+
 
 def train(
-    data: str | Data | Federation = "digits",
+    data: DataLike = "digits",
     method: str = "fedavg",
     *,
     model: Model | None = None,
@@ -36,22 +35,26 @@ def train(
 ) -> Result:
     """Train one method and return its result.
 
-    ``data`` is a federation, data to be dealt by the method's partition, or the name or path of some. ``method`` is a
-    preset or a TOML file. ``model`` is a name, a module or a factory. ``rule`` replaces the aggregation rule, and
-    ``settings`` any key of the config (``{"local.lr": 0.01}``).
+    ``data`` is a federation, or data to be dealt by the method's partition: loaded, a name, a path, or arrays.
+    ``method`` is a preset or a TOML file. ``model`` is a name, a module or a factory. ``rule`` replaces the aggregation
+    rule, and ``settings`` any key of the config (``{"local.lr": 0.01}``).
 
     >>> result = train("digits", "fedavg", model="linear", rounds=2, settings={"executor": "serial"})
     >>> len(result.records)
     2
     """
-    config, given = _config(method, data, model, rule, rounds, {"seed": seed, **(settings or {})})
+    data = _loaded(data)
+    overrides = {**_settings(data, model, rounds), "seed": seed, **(settings or {})}
+    if rule is not None:
+        overrides["aggregate.rule"] = rule
+    config = load_config(method, overrides)
     with RunProgress(Console(stderr=True)) as progress:
-        return execute(config, data=given, model=model, out=_path(out), resume=resume, listeners=[progress])
+        return execute(config, data=_given(data), model=model, out=_path(out), resume=resume, listeners=[progress])
 
 
 def compare(
     methods: Sequence[str] | Mapping[str, Mapping[str, Any]],
-    data: str | Data | Federation = "digits",
+    data: DataLike = "digits",
     *,
     seeds: Sequence[int] = (0, 1, 2),
     partition: str | Partition | Mapping[str, Any] | None = None,
@@ -71,17 +74,13 @@ def compare(
     variants = methods if isinstance(methods, Mapping) else {name: {"method": name} for name in methods}
     if not variants or not seeds:
         raise ConfigError("compare: expected at least one method and one seed")
-    common = dict(settings or {})
+    data = _loaded(data)
+    common = {**_settings(data, model, rounds), **(settings or {})}
     if partition is not None:
         common["data.partition"] = partition
     with tempfile.TemporaryDirectory() as nowhere:
-        folder = _path(out) or Path(nowhere)
-        jobs, given = [], None
-        for (label, variant), seed in product(variants.items(), seeds):
-            overrides = {**common, **{k: v for k, v in variant.items() if k != "method"}, "seed": seed}
-            config, given = _config(str(variant.get("method", label)), data, model, None, rounds, overrides)
-            jobs.append(Job(label, config, folder / f"{slug(label)}-seed{seed}"))
-        results = run_batch(jobs, console or Console(stderr=True), data=given, model=model, workers=workers)
+        jobs = plan_jobs(variants, seeds, common, _path(out) or Path(nowhere))
+        results = run_batch(jobs, console or Console(stderr=True), data=_given(data), model=model, workers=workers)
     return comparison(jobs, results)
 
 
@@ -95,37 +94,25 @@ def comparison(jobs: Sequence[Job], results: Sequence[Result]) -> Comparison:
     return Comparison(summaries, records)
 
 
-def slug(label: str) -> str:
-    """A label as a file name.
-
-    >>> slug("anneal.k=8, beta=0.3")
-    'anneal.k=8-beta=0.3'
-    """
-    return re.sub(r"[^\w.=+-]+", "-", label).strip("-")
-
-
-def _config(
-    method: str,
-    data: str | Data | Federation,
-    model: Model | None,
-    rule: Rule | None,
-    rounds: int | None,
-    overrides: Mapping[str, Any],
-) -> tuple[RunConfig, Data | Federation | None]:
-    """The config of a call, and the data if it was given as an object."""
-    changed = dict(overrides)
-    if isinstance(data, Path):
-        data = str(data)
-    if not isinstance(data, str | Data | Federation):
-        data = load(data)
-    changed["data.source"] = data if isinstance(data, str) else data.name
-    if rule is not None:
-        changed["aggregate.rule"] = rule
+def _settings(data: str | Data | Federation, model: Model | None, rounds: int | None) -> dict[str, Any]:
+    """The keys of the config that arguments of a call stand for."""
+    found: dict[str, Any] = {"data.source": data if isinstance(data, str) else data.name}
     if rounds is not None:
-        changed["rounds"] = rounds
+        found["rounds"] = rounds
     if model is not None:
-        changed["model"] = model if isinstance(model, str) else getattr(model, "__name__", type(model).__name__)
-    return load_config(method, changed), None if isinstance(data, str) else data
+        found["model"] = model if isinstance(model, str) else getattr(model, "__name__", type(model).__name__)
+    return found
+
+
+def _loaded(data: DataLike) -> str | Data | Federation:
+    """Arrays are loaded; names and paths are left to the run, which caches what it loads."""
+    if isinstance(data, str | Path):
+        return str(data)
+    return data if isinstance(data, Federation) else load(data)
+
+
+def _given(data: str | Data | Federation) -> Data | Federation | None:
+    return None if isinstance(data, str) else data
 
 
 def _path(out: str | Path | None) -> Path | None:

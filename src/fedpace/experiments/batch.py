@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import multiprocessing as mp
+import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import product
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from fedpace.data import Data, Federation
 from fedpace.engine import RunFolder, Serial, read_rounds
 from fedpace.engine.executors import cores
 from fedpace.experiments.config import RunConfig
+from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import BatchProgress
 from fedpace.experiments.run import Model, Result, execute, federate
 from fedpace.models import build
@@ -40,6 +43,27 @@ class Job:
     def complete(self) -> bool:
         """Whether an earlier batch finished this run."""
         return RunFolder(self.folder).complete
+
+
+def plan_jobs(
+    variants: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], common: Mapping[str, Any], folder: Path
+) -> list[Job]:
+    """A job per variant and seed. A variant is ``{"method": preset, "dotted.key": value, …}`` under its label."""
+    jobs = []
+    for (label, variant), seed in product(variants.items(), dict.fromkeys(seeds)):
+        changes = {key: value for key, value in variant.items() if key != "method"}
+        config = load_config(variant.get("method", label), {**common, **changes, "seed": seed})
+        jobs.append(Job(label, config, folder / f"{slug(label)}-seed{seed}"))
+    return jobs
+
+
+def slug(label: str) -> str:
+    """A label as a file name.
+
+    >>> slug("anneal.k=8, beta=0.3")
+    'anneal.k=8-beta=0.3'
+    """
+    return re.sub(r"[^\w.=+-]+", "-", label).strip("-")
 
 
 def run_batch(

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedpace.core import ConfigError
-from fedpace.experiments.api import slug
-from fedpace.experiments.batch import Job
-from fedpace.experiments.presets import load_config, parse_value
+from fedpace.experiments.batch import Job, plan_jobs
+from fedpace.experiments.presets import parse_value
 
 
 def sweep_jobs(
@@ -20,13 +19,9 @@ def sweep_jobs(
     axes = [[(key, value) for value in values] for key, values in map(parse_axis, grid)]
     if any(key == "seed" for axis in axes for key, _ in axis):
         raise ConfigError("--grid seed: seeds are no axis of a grid; use --seeds")
-    jobs = []
-    for point in product(*axes):
-        label = ", ".join(f"{key}={value}" for key, value in point)
-        for seed in seeds:
-            config = load_config(preset, {**overrides, **dict(point), "seed": seed})
-            jobs.append(Job(label, config, folder / f"{slug(label)}-seed{seed}"))
-    return jobs
+    points = {", ".join(f"{key}={value}" for key, value in point): dict(point) for point in product(*axes)}
+    variants = {label: {"method": preset, **point} for label, point in points.items()}
+    return plan_jobs(variants, seeds, overrides, folder)
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
