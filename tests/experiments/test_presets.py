@@ -1,9 +1,9 @@
 import pytest
 
-from fedpace.aggregation import Masked, Mean
+from fedpace.aggregation import Harmonised, Masked, Mean
 from fedpace.core import ConfigError
 from fedpace.experiments import RunConfig, load_config, preset_names
-from fedpace.experiments.presets import parse_overrides, parse_value, set_key
+from fedpace.experiments.presets import parse_overrides, parse_value
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -133,17 +133,12 @@ def test_an_override_below_an_object_given_by_its_name_alone_keeps_the_name():
     config = load_config("fedavg", {"data.partition": "shards", "data.partition.classes_per_client": 3})
     assert config.data.partition.registered_name() == "shards"
     assert config.data.partition.classes_per_client == 3
-    table = {"rule": "masked"}
-    set_key(table, "rule.tau", 0.5)
-    assert table == {"rule": {"name": "masked", "tau": 0.5}}
 
 
-def test_an_override_does_not_change_the_table_it_is_below():
-    inner = {"lr": 1}
-    table = {"local": inner}
-    set_key(table, "local.lr", 2)
-    assert table == {"local": {"lr": 2}}
-    assert inner == {"lr": 1}
+def test_an_override_that_names_another_object_drops_the_old_ones_parameters():
+    assert load_config("gma", {"aggregate.rule": {"name": "harmonised"}}).aggregate.rule == Harmonised()
+    assert load_config("gma", {"aggregate.rule": {"name": "masked"}}).aggregate.rule == Masked(tau=0.4)
+    assert load_config("gma", {"aggregate.rule": Masked(tau=0.9)}).aggregate.rule == Masked(tau=0.9)
 
 
 @pytest.mark.parametrize(

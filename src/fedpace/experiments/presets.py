@@ -27,7 +27,7 @@ def load_config(preset: str | Path, overrides: Mapping[str, Any] | None = None) 
     """
     table = _read(str(preset))
     for key, value in (overrides or {}).items():
-        set_key(table, key, value)
+        table = _merge(table, _nested(key, value))
     return parse_config(table, str(preset))
 
 
@@ -67,25 +67,23 @@ def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     for key, value in above.items():
         old = merged.get(key)
         if isinstance(old, str) and isinstance(value, dict):
-            old = {"name": old}  # as in set_key: below an object that is given by its name alone, the name is kept
-        renamed = (
-            isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) != old.get("name")
-        )
-        merged[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) and not renamed else value
+            old = {"name": old}  # an object that was given by its name alone keeps it, and the parameter is added
+        merged[key] = value
+        if isinstance(old, dict) and isinstance(value, dict) and value.get("name", old.get("name")) == old.get("name"):
+            merged[key] = _merge(old, value)
     return merged
 
 
-def set_key(table: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key. Below an object that is given by its name alone, the name is kept and the parameter added."""
-    *path, last = key.split(".")
-    for part in path:
-        below = table.get(part)
-        if isinstance(below, str):
-            below = {"name": below}
-        elif not isinstance(below, dict):
-            below = {}
-        table[part] = table = dict(below)
-    table[last] = value
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    """A dotted key as nested tables.
+
+    >>> _nested("local.lr", 0.1)
+    {'local': {'lr': 0.1}}
+    """
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    table: dict[str, Any] = value
+    return table
 
 
 def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
