@@ -1,6 +1,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -25,6 +26,12 @@ def test_processes_give_bitwise_the_model_of_serial(reference, workers):
     assert torch.equal(small.weights(outcome.module), small.weights(reference.module))
     for mine, theirs in zip(outcome.records, reference.records, strict=True):
         assert {**mine, "seconds": None} == {**theirs, "seconds": None}
+
+
+def test_spawned_workers_agree_too(reference, monkeypatch):
+    monkeypatch.setattr(sys.modules[Processes.__module__], "can_fork", lambda: False)
+    outcome = train(small.module(), small.federation(), small.plan(executor=Processes(workers=2)))
+    assert torch.equal(small.weights(outcome.module), small.weights(reference.module))
 
 
 def test_serial_leaves_the_callers_random_numbers_and_threads_alone():

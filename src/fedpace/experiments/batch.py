@@ -21,7 +21,7 @@ from rich.console import Console
 from fedpace.core import FedpaceError, RunFolderError
 from fedpace.data import Data, Federation
 from fedpace.engine import RunFolder, Serial, read_rounds
-from fedpace.engine.executors import cores
+from fedpace.engine.executors import can_fork, cores
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import BatchProgress
@@ -129,7 +129,7 @@ def _run_all(
     jobs: Sequence[Job], data: Data | Federation | None, model: Model | None, workers: int
 ) -> Iterator[list[Path]]:
     """Run jobs, ``workers`` at a time; yields now and then the folders in which something may have happened."""
-    if workers == 1 or "fork" not in mp.get_all_start_methods():
+    if workers == 1 or not can_fork():
         for job in jobs:
             with _named(job):
                 execute(job.config, data=data, model=model, out=job.folder, resume=True)

@@ -1,7 +1,7 @@
 """Executors: where client work runs. The result does not depend on the choice."""
 
-from fedpace.engine.executors._executor import Execution, Executor, cores, executors
+from fedpace.engine.executors._executor import Execution, Executor, can_fork, cores, executors
 from fedpace.engine.executors.processes import Processes
 from fedpace.engine.executors.serial import Serial
 
-__all__ = ["Execution", "Executor", "Processes", "Serial", "cores", "executors"]
+__all__ = ["Execution", "Executor", "Processes", "Serial", "can_fork", "cores", "executors"]

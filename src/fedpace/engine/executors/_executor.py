@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -46,6 +47,11 @@ class Executor(Named, ABC):
 
 
 executors: Registry[Executor] = Registry("executor", Executor)
+
+
+def can_fork() -> bool:
+    """Whether processes are forked, which shares data without copying. Elsewhere fork is missing or unsafe (macOS)."""
+    return sys.platform == "linux"
 
 
 def cores() -> int:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fedpace.core import Buffers, ConfigError, Update
 from fedpace.data import Federation
-from fedpace.engine.executors._executor import Execution, Executor, cores, executors
+from fedpace.engine.executors._executor import Execution, Executor, can_fork, cores, executors
 from fedpace.engine.worker import Task, Worker
 
 ATTEMPTS = 3  # a task that kills this many workers is given up as a failed client
@@ -96,8 +96,8 @@ class _Process:
 
 class _ProcessExecution(Execution):
     def __init__(self, module: nn.Module, federation: Federation, workers: int) -> None:
-        # Fork shares the data without copying and starts in milliseconds; where there is none, workers are spawned.
-        self._context: Any = mp.get_context("fork" if "fork" in mp.get_all_start_methods() else "spawn")
+        # Fork shares the data without copying and starts in milliseconds; elsewhere workers are spawned.
+        self._context: Any = mp.get_context("fork" if can_fork() else "spawn")
         self._worker = Worker(copy.deepcopy(module), federation)
         try:
             self._server = _Row.like(self._worker)
