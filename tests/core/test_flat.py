@@ -1,3 +1,4 @@
+import pickle
 from copy import deepcopy
 
 import pytest
@@ -225,3 +226,17 @@ def test_copies_of_buffers_are_independent():
     copy.floats.fill_(5)
     assert buffers.floats.tolist() == [0, 0]
     assert buffers.integers.tolist() == [0]
+
+
+@pytest.mark.parametrize("again", [deepcopy, lambda flat: pickle.loads(pickle.dumps(flat))], ids=["copy", "pickle"])
+def test_a_copy_is_flat_again(again):
+    flat = FlatModule(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+    other = again(flat)
+    assert torch.equal(other.vector, flat.vector)
+    other.module(torch.randn(4, 3)).square().sum().backward()
+    assert other.gradient.abs().sum() > 0
+    assert flat.gradient.abs().sum() == 0
+    assert other.buffers.integers.tolist() == [1]
+    assert flat.buffers.integers.tolist() == [0]
+    other.vector.zero_()
+    assert not any(parameter.any() for parameter in other.module.parameters())

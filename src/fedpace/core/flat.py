@@ -56,6 +56,10 @@ class FlatModule:
             parameters[name].grad = gradients[name]
         self.buffers = self._flatten_buffers()
 
+    def __reduce__(self) -> tuple[type[FlatModule], tuple[nn.Module]]:
+        """Pickled as its module, because pickling would tear the views from the vectors that they look at."""
+        return FlatModule, (self.module,)
+
     def _flatten_buffers(self) -> Buffers:
         owners = [(owner, name, b) for owner in self.module.modules() for name, b in owner.named_buffers(recurse=False)]
         flat = {}
