@@ -84,6 +84,9 @@ def run(
     preset: Annotated[str, typer.Argument(help="Name of a preset (see 'fedpace list presets') or a TOML file.")],
     set_: Set = None,
     data: DataName = None,
+    partition: Partition = None,
+    alpha: Alpha = None,
+    clients: Clients = None,
     model: Model = None,
     rounds: Rounds = None,
     seed: Annotated[int, typer.Option(help="Seed of data partition, initial model and training.")] = 0,
@@ -95,7 +98,7 @@ def run(
     from fedpace.experiments import execute, load_config
     from fedpace.experiments.progress import RunProgress
 
-    overrides = _overrides(set_, data, model, rounds)
+    overrides = _overrides(set_, data, model, rounds, _partition(partition, alpha, clients))
     config = load_config(preset, {"seed": seed, **overrides})
     seed = config.seed
     folder = out or Path("runs") / f"{config.method}-{Path(config.data.source).stem}-seed{seed}"
@@ -146,6 +149,9 @@ def sweep(
     data: DataName = None,
     seeds: Seeds = "0",
     set_: Set = None,
+    partition: Partition = None,
+    alpha: Alpha = None,
+    clients: Clients = None,
     model: Model = None,
     rounds: Rounds = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the runs, the table and the plot.")] = None,
@@ -156,7 +162,7 @@ def sweep(
     from fedpace.experiments.sweep import sweep_jobs
 
     folder = out or _new_folder("sweep")
-    overrides = _overrides(set_, data, model, rounds)
+    overrides = _overrides(set_, data, model, rounds, _partition(partition, alpha, clients))
     _run_and_report(sweep_jobs(preset, grid, _seeds(seeds), overrides, folder), folder, workers, as_json=as_json)
 
 
@@ -245,13 +251,13 @@ def _overrides(
     data: str | None,
     model: str | None,
     rounds: int | None,
-    partition: dict[str, Any] | None = None,
+    partition: dict[str, Any],
 ) -> dict[str, Any]:
     """What options and ``--set`` change; ``--set`` wins."""
     from fedpace.experiments.presets import parse_overrides
 
     options = {"data.source": data, "model": model, "rounds": rounds}
-    options |= {f"data.partition.{key}": value for key, value in (partition or {}).items()}
+    options |= {f"data.partition.{key}": value for key, value in partition.items()}
     return {**{key: value for key, value in options.items() if value is not None}, **parse_overrides(assignments or [])}
 
 
