@@ -39,6 +39,25 @@ class SearchReport:
     probe_mean: float
     probe_min: float
 
+    @classmethod
+    def of(
+        cls, reference: Candidate, taken: Candidate | None, tried: Sequence[Candidate], gradients: Tensor
+    ) -> SearchReport:
+        """Sum up a search; where nothing was accepted, the best candidate is the one with the highest score."""
+        best = taken or max((c for c in tried if c.finite), key=lambda c: c.score, default=reference)
+        similarities = pairwise(gradients)
+        return cls(
+            accepted=taken is not None,
+            candidates=len(tried),
+            sim0=reference.score,
+            sim_best=best.score,
+            gain=taken.score - reference.score if taken else 0.0,
+            loss0=reference.loss,
+            loss_best=best.loss,
+            probe_mean=float(similarities.mean()),
+            probe_min=float(similarities.min()),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As plain values for the round's record."""
         return asdict(self)
@@ -86,26 +105,13 @@ class Annealing(Settings):
 
         seeds = [derive(seed, "perturbation", k) for k in range(self.k)]
         taken = self.walk.search(seeds, evaluate, reference, self.accept)
-        best = taken or max((c for c in tried if c.finite), key=lambda c: c.score, default=reference)
-        similarities = pairwise(gradients)
-        report = SearchReport(
-            accepted=taken is not None,
-            candidates=len(tried),
-            sim0=reference.score,
-            sim_best=best.score,
-            gain=best.score - reference.score if taken else 0.0,
-            loss0=reference.loss,
-            loss_best=best.loss,
-            probe_mean=float(similarities.mean()),
-            probe_min=float(similarities.min()),
-        )
         found = vector
         if taken is not None:
             found = self.perturbation.follow(vector, layout, taken.path)
             found = found if self.step == 1.0 else torch.lerp(vector, found, self.step)
         if isinstance(self.after, StaleSum):
             found = found + self.after.lr * gradients.sum(dim=0)  # rows are minus the gradients
-        return found, report
+        return found, SearchReport.of(reference, taken, tried, gradients)
 
 
 def _rows(updates: Sequence[Update]) -> Tensor:
