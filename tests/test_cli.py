@@ -554,3 +554,20 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(fedpace, place, monkeypatch):
     assert losses("stopped") == losses("straight")
     models = [(place / folder / "model.safetensors").read_bytes() for folder in ("stopped", "straight")]
     assert models[0] == models[1]
+
+
+def test_compare_writes_a_report_and_report_reads_folders_of_runs(fedpace, tmp_path):
+    fast = ["--model", "linear", "--rounds", "2", "--set", "local.max_steps=1", "--workers", "1"]
+    code, out, _ = fedpace("compare", "fedavg", "gma", "--seeds", "0,1", *fast, "--out", tmp_path / "runs")
+    assert code == 0
+    page = tmp_path / "runs" / "report.html"
+    assert str(page) in out
+    assert page.stat().st_size > 1_000_000
+    code, out, _ = fedpace("report", tmp_path / "runs", "--out", tmp_path / "mine.html", "--title", "Mine & more")
+    assert (code, out.strip()) == (0, f"wrote: {tmp_path / 'mine.html'}")
+    text = (tmp_path / "mine.html").read_text()
+    assert "<title>Mine &amp; more</title>" in text
+    assert "<b>2</b> methods" in text
+    code, _, err = fedpace("report", tmp_path)
+    assert code == 2
+    assert "neither a run folder" in err

@@ -115,7 +115,7 @@ def run(
         f"last ten {summary.last10:.2%}, AUC {summary.auc:.3f}, mean similarity {summary.similarity:+.3f}",
         highlight=False,
     )
-    _print_files(folder, plot)
+    _print_files(runs=[folder], wrote=[plot])
 
 
 @app.command()
@@ -197,6 +197,19 @@ def show(
     out_console.print(run_overview(run, records))
 
 
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders, or folders of runs.")],
+    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "fedpace report",
+) -> None:
+    """Write one HTML file that opens without a network: tables, curves, who conflicts, in which layers, since when."""
+    from fedpace.analysis import write_report
+    from fedpace.experiments.reporting import read_runs
+
+    _print_files(wrote=[write_report(read_runs(folders), out, title)])
+
+
 @data_app.command(name="show")
 def data_show(
     source: Annotated[str, typer.Argument(help="Name or path of the data.")],
@@ -228,14 +241,17 @@ def data_show(
 
 
 def _run_and_report(jobs: list[Job], folder: Path, workers: int | None, *, as_json: bool) -> None:
+    from fedpace.analysis import write_report
     from fedpace.experiments.api import comparison
     from fedpace.experiments.batch import run_batch
+    from fedpace.experiments.reporting import reported
 
     results = run_batch(jobs, err_console, workers=workers)
     compared = comparison(jobs, results)
-    plot, table = folder / "comparison.png", folder / "comparison.md"
+    plot, table, page = (folder / name for name in ("comparison.png", "comparison.md", "report.html"))
     compared.plot(plot)
     table.write_text(compared.to_markdown() + "\n")
+    write_report([reported(job.label, result) for job, result in zip(jobs, results, strict=True)], page)
     warnings = {warning: None for result in results for warning in result.warnings}
     if as_json:
         _print_json({**compared.to_json(), "warnings": list(warnings), "folder": str(folder)})
@@ -243,7 +259,7 @@ def _run_and_report(jobs: list[Job], folder: Path, workers: int | None, *, as_js
     for warning in warnings:
         err_console.print(f"[yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
     out_console.print(compared.table())
-    _print_files(folder, table, plot)
+    _print_files(runs=[folder], wrote=[table, plot, page])
 
 
 def _overrides(
@@ -303,9 +319,10 @@ def _print_json(content: Any) -> None:
     typer.echo(json.dumps(standard, indent=2, allow_nan=False))
 
 
-def _print_files(folder: Path, *files: Path) -> None:
-    for what, path in (("runs: ", folder), *(("wrote:", file) for file in files)):
-        out_console.print(what, str(path), highlight=False, markup=False, soft_wrap=True)
+def _print_files(**files: list[Path]) -> None:
+    for what, paths in files.items():
+        for path in paths:
+            out_console.print(f"{what}:", str(path), highlight=False, markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""From histories to answers: summaries, comparison tables with paired intervals, figures, and the overview of a run."""
+"""From histories to answers: summaries, comparison tables with paired intervals, figures, overviews and reports."""
 
 from fedpace.analysis._style import save
 from fedpace.analysis.agreement import agreement_by_layer, chance_agreement, mean_agreement
@@ -6,6 +6,7 @@ from fedpace.analysis.comparison import Comparison, ComparisonRow
 from fedpace.analysis.figures import accuracy_and_similarity, accuracy_curves, seed_points
 from fedpace.analysis.history import Record, StageWindow, accuracy_curve, similarity_curve, stage_windows
 from fedpace.analysis.interval import Interval, paired_interval
+from fedpace.analysis.report import ReportedRun, write_report
 from fedpace.analysis.show import run_overview
 from fedpace.analysis.summary import Summary, summarise
 
@@ -14,6 +15,7 @@ __all__ = [
     "ComparisonRow",
     "Interval",
     "Record",
+    "ReportedRun",
     "StageWindow",
     "Summary",
     "accuracy_and_similarity",
@@ -29,4 +31,5 @@ __all__ = [
     "similarity_curve",
     "stage_windows",
     "summarise",
+    "write_report",
 ]

@@ -27,7 +27,7 @@ def run_overview(run: Mapping[str, Any], records: Sequence[Record]) -> Renderabl
         "Accuracy": _accuracy(summary, records),
         "Stages": [(w.stage, f"rounds {_window(w.first, w.last)}") for w in stage_windows(records)],
         "Conflict": _conflict(summary, records),
-        "Dropped clients": _dropped(records),
+        "Dropped clients": dropped_clients(records),
         "Cost": _cost(summary, records),
         "Warnings": [("", str(warning)) for warning in run.get("warnings") or ()],
     }
@@ -105,7 +105,8 @@ def _conflict(summary: Summary, records: Sequence[Record]) -> Rows:
     return rows
 
 
-def _dropped(records: Sequence[Record]) -> Rows:
+def dropped_clients(records: Sequence[Record]) -> Rows:
+    """Who was dropped, why and in which rounds."""
     rounds: dict[tuple[Any, str], list[int]] = {}
     for record in records:
         for drop in record.get("dropped") or ():
@@ -123,12 +124,13 @@ def _cost(summary: Summary, records: Sequence[Record]) -> Rows:
         ("rounds", str(summary.rounds)),
         ("up", decimal(summary.bytes_up)),
         ("down", decimal(summary.bytes_down)),
-        ("time", _duration(total)),
-        *((f"  {phase}", f"{_duration(spent)}  {spent / (total or 1.0):.0%}") for phase, spent in seconds.items()),
+        ("time", duration(total)),
+        *((f"  {phase}", f"{duration(spent)}  {spent / (total or 1.0):.0%}") for phase, spent in seconds.items()),
     ]
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds in words."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

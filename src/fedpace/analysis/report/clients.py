@@ -1,0 +1,111 @@
+"""Who is served well: the accuracy of the global model for each client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedpace.analysis.history import Curve, Record
+from fedpace.analysis.report._html import (
+    NUMBERS,
+    Figure,
+    Section,
+    axis,
+    grid,
+    layout,
+    line,
+    number,
+    panel,
+    plot,
+    round_axis,
+)
+from fedpace.analysis.report._runs import Methods, thinned
+
+_LINES = 10  # clients up to which each one is a line; more are rows of a heat map
+_ON = {"train": "on each client's own training examples", "test": "on each client's own test examples"}
+
+
+def accuracy_of_clients(methods: Methods) -> Section:
+    """A panel for each method: a line per client, or with many clients a row per client."""
+    found = {label: _curves(runs[0].records) for label, runs in methods.items()}
+    largest = max(map(len, found.values()))
+    on = {record.get("client_accuracy_on") for runs in methods.values() for record in runs[0].records} - {None}
+    where = " and ".join(_ON.get(str(name), f"on {name}") for name in sorted(on, key=str)) or "on each client's data"
+    shape = "Lines that stay apart" if largest <= _LINES else "Rows that stay dark"
+    reading = (
+        f"Accuracy of the global model {where}, after each round that the client took part in. {shape} are clients "
+        "that the model serves badly; the first seed of each method is shown."
+    )
+    if not largest:
+        return Section("clients", "Accuracy of each client", reading, None)
+    limit = max(NUMBERS // (2 * sum(map(len, found.values()))), 2)
+    draw = _lines if largest <= _LINES else _rows
+    panels = [
+        panel(
+            label,
+            f"seed {runs[0].seed}",
+            plot(draw(found[label], limit), _height(largest), f"Accuracy of each client by round, {label}")
+            if found[label]
+            else None,
+        )
+        for label, runs in methods.items()
+    ]
+    return Section("clients", "Accuracy of each client", reading, grid(panels, 440))
+
+
+def _curves(records: Sequence[Record]) -> dict[str, Curve]:
+    found: dict[str, Curve] = {}
+    for record in records:
+        for client, value in (record.get("client_accuracy") or {}).items():
+            if value is not None:
+                found.setdefault(str(client), {})[record["round"]] = value
+    return dict(sorted(found.items(), key=lambda item: (len(item[0]), item[0])))  # 2 before 10
+
+
+def _height(clients: int) -> int:
+    return 280 if clients <= _LINES else 70 + max(4 * clients, 200)
+
+
+def _lines(curves: dict[str, Curve], limit: int) -> Figure:
+    traces = []
+    for index, (client, curve) in enumerate(curves.items()):
+        rounds = thinned(list(curve), limit)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines" if len(rounds) > 1 else "markers",
+                "name": f"client {client}",
+                "x": rounds,
+                "y": [number(curve[r]) for r in rounds],
+                "line": line(index, 1.8),
+                "hovertemplate": "%{y:.1%}",
+                "showlegend": True,
+            }
+        )
+    measured = [r for curve in curves.values() for r in curve]
+    figure = layout(
+        xaxis=round_axis(measured),
+        yaxis=axis(tickformat=".0%", range=[-0.02, 1.03]),
+        hovermode="x unified",
+        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+    )
+    return {"data": traces, "layout": figure}
+
+
+def _rows(curves: dict[str, Curve], limit: int) -> Figure:
+    measured = sorted({r for curve in curves.values() for r in curve})
+    shown = thinned(measured, limit)
+    heat = {
+        "type": "heatmap",
+        "x": shown,
+        "y": list(curves),
+        "z": [[number(curve[r], 3) if r in curve else None for r in shown] for curve in curves.values()],
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": "Viridis",
+        "colorbar": {"tickformat": ".0%", "thickness": 10, "outlinewidth": 0},
+        "hoverongaps": False,
+        "hovertemplate": "client %{y}, round %{x}: %{z:.1%}<extra></extra>",
+    }
+    rows = axis("client", type="category", autorange="reversed", showgrid=False)
+    figure = layout(xaxis=round_axis(shown, showgrid=False), yaxis=rows, plot_bgcolor="rgba(128,128,128,0.15)")
+    return {"data": [heat], "layout": figure}

@@ -1,0 +1,101 @@
+"""What came out, what it cost, and what happened on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+from typing import get_args
+
+from rich.filesize import decimal
+
+from fedpace.analysis.comparison import Comparison, Metric
+from fedpace.analysis.report._html import Section, grid, scrolling, table
+from fedpace.analysis.report._runs import Methods, ReportedRun
+from fedpace.analysis.show import dropped_clients, duration
+from fedpace.analysis.summary import summarise
+
+
+def comparison(methods: Methods) -> Section:
+    """Final, best, last-ten accuracy and area under the curve, each with paired differences."""
+    summaries = {label: {run.seed: summarise(run.records) for run in runs} for label, runs in methods.items()}
+    compared = [Comparison(summaries, metric=metric) for metric in get_args(Metric)]
+    body = grid([scrolling(one._repr_html_()) for one in compared], 470)
+    reading = f"One row per method, compared seed by seed with {compared[0].reference}; {compared[0].caption}"
+    return Section("comparison", "Comparison", reading, f'<div class="comparison">{body}</div>')
+
+
+def cost(methods: Methods) -> Section:
+    """Traffic and time of one run, as the mean over seeds."""
+    phases = list(dict.fromkeys(name for run in _all(methods) for r in run.records for name in r.get("seconds") or ()))
+    header = ["method", "rounds", "up", "down", "time", *phases]
+    rows = []
+    for label, runs in methods.items():
+        found = [summarise(run.records) for run in runs]
+        seconds = [fmean(_seconds(run, phase) for run in runs) for phase in phases]
+        rows.append(
+            [
+                label,
+                f"{fmean(one.rounds for one in found):.4g}",
+                decimal(round(fmean(one.bytes_up for one in found))),
+                decimal(round(fmean(one.bytes_down for one in found))),
+                *map(duration, [fmean(one.seconds for one in found), *seconds]),
+            ]
+        )
+    reading = (
+        "Bytes that all clients together sent and received in one run, and wall-clock time by phase, as means over "
+        "seeds; times of runs that shared a machine are not comparable to those of runs that had it alone."
+    )
+    measured = any(run.records for run in _all(methods))
+    return Section("cost", "Cost", reading, table(header, rows, 1, "One run, mean over seeds") if measured else None)
+
+
+def _seconds(run: ReportedRun, phase: str) -> float:
+    return sum((record.get("seconds") or {}).get(phase) or 0.0 for record in run.records)
+
+
+def events(methods: Methods) -> Section:
+    """Search, pruning, dropped clients and warnings, where there were any."""
+    body = _actions(methods) + _warnings(methods)
+    reading = (
+        "Search counts perturbations that annealing accepted of those it tried; pruned is the share of parameters at "
+        "the end; a dropped client returned nothing usable in those rounds. Runs to which nothing happened are left "
+        "out."
+    )
+    nothing = '<p class="missing">No search, no pruning, no dropped client, no warning.</p>'
+    return Section("events", "What happened on the way", reading, body or nothing)
+
+
+def _actions(methods: Methods) -> str:
+    rows = []
+    for run in _all(methods):
+        summary = summarise(run.records)
+        search = f"{summary.accepted} of {summary.searched} accepted" if summary.searched else ""
+        pruned = f"{summary.pruned:.2%}" if any(record.get("pruned") for record in run.records) else ""
+        dropped = "; ".join(f"{client}: {why}" for client, why in dropped_clients(run.records))
+        if search or pruned or dropped:
+            rows.append([run.label, str(run.seed), *(cell or "–" for cell in (search, pruned, dropped))])
+    return (
+        table(["method", "seed", "search", "pruned", "dropped clients"], rows, 5, "Search, pruning and dropped clients")
+        if rows
+        else ""
+    )
+
+
+def _warnings(methods: Methods) -> str:
+    """Each warning once, with the runs that gave it."""
+    given: dict[str, dict[str, list[str]]] = {}
+    for run in _all(methods):
+        for warning in run.warnings:
+            given.setdefault(str(warning), {}).setdefault(run.label, []).append(str(run.seed))
+    rows = [[_runs(by_label), warning] for warning, by_label in given.items()]
+    return table(["runs", "warning"], rows, 2, "Warnings") if rows else ""
+
+
+def _runs(by_label: dict[str, list[str]]) -> str:
+    return "; ".join(
+        f"{label}, seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}" for label, seeds in by_label.items()
+    )
+
+
+def _all(methods: Methods) -> Iterable[ReportedRun]:
+    return (run for runs in methods.values() for run in runs)

@@ -1,0 +1,31 @@
+"""From run folders to the runs of a report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedpace.analysis import ReportedRun
+from fedpace.core import RunFolderError
+from fedpace.experiments.run import Result
+
+
+def reported(label: str, result: Result) -> ReportedRun:
+    """A result as a report shows it."""
+    return ReportedRun(label, result.config["seed"], result.config, result.records, result.warnings)
+
+
+def read_runs(folders: Iterable[Path]) -> list[ReportedRun]:
+    """The runs in some folders, each a run folder or a folder of them. The seeds of one method share its label."""
+    found = [run for folder in folders for run in _run_folders(folder)]
+    return [reported(re.sub(r"-seed\d+$", "", run.resolve().name), Result.read(run)) for run in found]
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    if (folder / "run.json").exists():
+        return [folder]
+    runs = sorted(path.parent for path in folder.glob("*/run.json"))
+    if not runs:
+        raise RunFolderError(f"{folder}: is neither a run folder (no run.json) nor a folder of runs")
+    return runs
