@@ -9,7 +9,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 demo: $(VENV)/.installed
 	rm -rf runs/demo
 	$(BIN)/fedpace compare fedavg fedgga gma fedpace --data digits --partition dirichlet --alpha 0.02 --clients 5 \
-	  --seeds 0,1,2 --set local.max_steps=10 --out runs/demo
+	  --seeds 0,1,2 --set local.max_steps=10 --set measuring.per_client=50 --out runs/demo
 
 test: lint
 	$(BIN)/pytest -n auto
