@@ -27,6 +27,7 @@ EXCEPTIONS = {
     ("harmonised_projection", duplicates): "a client is projected on what the first projection left of a copy",
     ("harmonised_projection", per_tensor): "conflicts are between whole vectors",
     ("harmonised", per_tensor): "cosines are of whole vectors",
+    ("shrunk", per_tensor): "one factor for the whole vector is what makes it a control",
 }
 
 

@@ -7,8 +7,10 @@ from fedpace.aggregation._signs import SignSum, threshold_count
 from fedpace.aggregation.dampened import Dampened
 from fedpace.aggregation.harmonised import Harmonised
 from fedpace.aggregation.harmonised_projection import HarmonisedProjection
+from fedpace.aggregation.magnitude_dampened import MagnitudeDampened
 from fedpace.aggregation.masked import Masked
 from fedpace.aggregation.mean import Mean
+from fedpace.aggregation.shrunk import Shrunk
 
 __all__ = [
     "Dampened",
@@ -16,9 +18,11 @@ __all__ = [
     "GramRule",
     "Harmonised",
     "HarmonisedProjection",
+    "MagnitudeDampened",
     "Masked",
     "Mean",
     "Rule",
+    "Shrunk",
     "SignScaled",
     "SignSum",
     "Stream",

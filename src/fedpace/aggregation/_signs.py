@@ -47,10 +47,10 @@ class SignSum:
         """|S| of some coordinates: agreement times the number of clients, an integer."""
         return self.sum[part].abs()
 
-    def mean_agreement(self) -> float:
-        """Agreement A = |S| / N averaged over the coordinates."""
+    def mean_agreement(self, coordinates: int | None = None) -> float:
+        """Agreement A = |S| / N averaged over all coordinates, or over the number of those that anyone moved."""
         total = sum(int(self.counts(part).sum(dtype=torch.int64)) for part in blocks(len(self.sum)))
-        return total / max(len(self.sum) * self.clients, 1)
+        return total / max((len(self.sum) if coordinates is None else coordinates) * self.clients, 1)
 
     def histogram(self, part: slice = slice(None)) -> list[int]:
         """Number of coordinates with |S| = 0, 1, …, N."""
