@@ -26,7 +26,7 @@ from fedpace.client import LocalSGD
 from fedpace.core import Buffers, Layout, Update
 from fedpace.data import Federation, load
 from fedpace.engine import Executor, Measuring, Plan, Processes, RunFolder, Serial
-from fedpace.engine.training import Training, _one_thread
+from fedpace.engine.training import Training, one_thread
 from fedpace.models import build
 from fedpace.server import Schedule, Server, Stage
 
@@ -148,7 +148,7 @@ def _server_vectors(rule: str, clients: int) -> float:
 def main() -> None:
     """Measure and print."""
     data = federation()
-    with _one_thread():
+    with one_thread():
         bare, single = BarePool(data, WORKERS), BarePool(data, 1)
         processes, serial = Engine(data, Processes(workers=WORKERS)), Engine(data, Serial())
         times: dict[str, list[float]] = {"bare": [], "single": [], "processes": [], "serial": [], "overhead": []}

@@ -15,7 +15,7 @@ class MagnitudeDampened(Rule):
 
     W = |Σ pᵢuᵢ| / Σ pᵢ|uᵢ|, result Δ ⊙ W with Δ = Σ pᵢuᵢ. Where :class:`Dampened` counts heads, this weighs them: a
     client that hardly moves a coordinate has little say about it. W is 1 where all signs agree, 0 where all cancels.
-    Memory: two vectors. Time: O(Nd).
+    Memory: two vectors, and a third while a client is added. Time: O(Nd).
 
     >>> MagnitudeDampened()(torch.tensor([[3.0, 1.0], [3.0, 1.0], [3.0, -5.0]]))
     tensor([ 3.0000, -0.4286])

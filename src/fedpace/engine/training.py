@@ -64,7 +64,7 @@ def train(
     listeners: Sequence[Listener] = (),
 ) -> Outcome:
     """Run a plan. With a folder every finished round is safe on disk; ``resume`` goes on as if never interrupted."""
-    with _one_thread(), plan.executor.start(module, federation) as execution:
+    with one_thread(), plan.executor.start(module, federation) as execution:
         training = Training(module, federation, plan, execution, listeners)
         return training.run(RunFolder(folder) if folder is not None else None, resume=resume)
 
@@ -292,7 +292,7 @@ def _without_nan(value: Any) -> Any:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """One thread while a run lasts: workers need the cores, and sums must not depend on the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

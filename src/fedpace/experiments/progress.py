@@ -100,6 +100,3 @@ class RunProgress(_Bars, Listener):
     def finished_round(self, record: Record) -> None:
         """Advance."""
         self._bars.update(self._task, completed=record["round"] + 1, note=note(record))
-
-    def ended(self, folder: Path | None) -> None:
-        """Nothing: the bar stays as it is."""
