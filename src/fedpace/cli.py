@@ -47,6 +47,15 @@ class Kind(StrEnum):
     models = "models"
     partitions = "partitions"
     rules = "rules"
+    reproductions = "reproductions"
+
+
+class ScaleOption(StrEnum):
+    """How much of a reproduction is run."""
+
+    smoke = "smoke"
+    quick = "quick"
+    full = "full"
 
 
 def main() -> None:
@@ -168,7 +177,7 @@ def sweep(
 
 @app.command(name="list")
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: AsJson = False) -> None:
-    """List what can be named: methods, presets, data, models, partitions, rules."""
+    """List what can be named: methods, presets, data, models, partitions, rules, reproductions."""
     from fedpace.experiments.catalogue import catalogue
 
     entries = catalogue(kind.value)
@@ -208,6 +217,36 @@ def report(
     from fedpace.experiments.reporting import read_runs
 
     _print_files(wrote=[write_report(read_runs(folders), out, title)])
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="A table or figure (see 'fedpace list reproductions').")],
+    scale: Annotated[ScaleOption, typer.Option(help="Seconds, minutes, or the paper's setting.")] = ScaleOption.quick,
+    runs: Annotated[Path, typer.Option(help="Folder of the runs; what is there is not run again.")] = Path(
+        "runs/reproduce"
+    ),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results; default: docs/results if full, else beside the runs.")
+    ] = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run what a table or figure of a paper needs, and show the paper's numbers beside ours."""
+    from fedpace.experiments.evidence import tables
+    from fedpace.experiments.reproduce import reproduce
+
+    done = reproduce(name, scale.value, runs=runs, out=out, workers=workers, console=err_console)
+    if as_json:
+        _print_json({**done.evidence, "files": done.files})
+        return
+    out_console.print(f"[bold]{escape(done.evidence['title'])}[/]\n{escape(done.evidence['source'])}", highlight=False)
+    for table in tables(done.evidence):
+        out_console.print(table.rich())
+    out_console.print("What differs from the paper:", highlight=False)
+    for line in done.evidence["differs"]:
+        out_console.print(f"  • {line}", highlight=False, markup=False)
+    _print_files(wrote=done.files)
 
 
 @data_app.command(name="show")

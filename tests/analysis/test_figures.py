@@ -5,9 +5,11 @@ import pytest
 
 from fedpace.analysis import (
     accuracy_and_similarity,
+    accuracy_and_similarity_of,
     accuracy_curves,
     agreement_by_layer,
     chance_agreement,
+    client_accuracy_curve,
     mean_agreement,
     save,
 )
@@ -60,6 +62,19 @@ def test_accuracy_axis_is_in_percent(curve):
     assert axes.yaxis.get_major_formatter()(0.125, None) == "12.5%"
 
 
+def test_client_accuracy_is_the_mean_over_participants(record):
+    found = [{"0": 0.2, "4": 0.6}, {}, None, {"1": 0.5}]
+    records = [record(number, 0.9, client_accuracy=by_client) for number, by_client in enumerate(found)]
+    assert client_accuracy_curve([*records, record(4, 0.9)]) == pytest.approx({0: 0.4, 3: 0.5})
+
+
+def test_curves_of_something_else_than_held_out_accuracy(record):
+    runs = [[record(0, 0.9, client_accuracy={"0": 0.2, "1": 0.4}), record(1, 0.9)]]
+    (axes,) = accuracy_curves({"a": runs}, of=client_accuracy_curve, ylabel="training accuracy").axes
+    assert visible(axes)[0].get_xydata().tolist() == [[0, pytest.approx(0.3)]]
+    assert axes.get_ylabel() == "training accuracy"
+
+
 def test_labels_do_not_overlap():
     placed = spread([0.30, 0.31, 0.1, 0.305, 0.9], gap=0.05)
     assert all(b - a >= 0.05 - 1e-9 for a, b in pairwise(sorted(placed)))
@@ -90,6 +105,7 @@ def test_stages_are_shaded_and_named(staged):
         edges = [(span.get_x(), span.get_x() + span.get_width()) for span in axes.patches]
         assert edges == [(1.5, 4.5), (5.5, 9.5), (9.5, 11.5)]
     assert texts(upper) == ["anneal", "dampen", "prune"]
+    assert upper.get_xlim() == pytest.approx((-0.115, 11.615))  # a hundredth beyond the first round and the last stage
 
 
 def test_names_of_narrow_stages_are_stacked(record):
@@ -102,6 +118,58 @@ def test_names_of_narrow_stages_are_stacked(record):
 def test_a_run_without_rounds_or_similarity_draws_empty_panels(curve):
     assert len(accuracy_and_similarity([]).axes) == 2
     assert accuracy_and_similarity(curve([0.1])).axes[1].get_legend() is None
+
+
+def test_runs_side_by_side_have_a_column_each_on_the_same_scales(staged, record):
+    low = [record(n, 0.01 * n, similarity={"kind": "update", "mean": -0.5}) for n in range(30)]
+    figure = accuracy_and_similarity_of({"full": staged, "low": low}, title="T")
+    uppers, lowers = figure.axes[:2], figure.axes[2:]
+    assert [axes.get_title(loc="left") for axes in uppers] == ["full", "low"]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy", "", "mean pairwise cosine", ""]
+    assert list(uppers[1].lines[0].get_ydata()) == pytest.approx([0.01 * n for n in range(30)])
+    for row in (uppers, lowers):
+        assert row[0].get_ylim() == row[1].get_ylim()
+        assert row[0].get_xlim() != row[1].get_xlim()  # a column keeps its own rounds
+    low_end, high_end = uppers[0].get_ylim()
+    assert low_end <= 0 < 0.32 <= high_end
+    assert lowers[0].get_ylim()[0] <= -0.5
+    assert figure.get_suptitle() == "T"
+
+
+def test_each_column_makes_the_figure_wider(curve):
+    widths = [accuracy_and_similarity_of({str(i): curve([0.1]) for i in range(n)}).get_figwidth() for n in (1, 2, 3)]
+    assert widths == sorted(set(widths))
+    assert widths[0] == accuracy_and_similarity(curve([0.1])).get_figwidth()
+
+
+def test_a_stage_has_the_same_colour_in_every_column(staged):
+    without = [record for record in staged if record["stage"] != "anneal"]
+    full, ablated, *_ = accuracy_and_similarity_of({"full": staged, "without annealing": without}).axes
+    assert [span.get_facecolor() for span in full.patches[1:]] == [span.get_facecolor() for span in ablated.patches]
+    assert texts(ablated) == ["dampen", "prune"]
+
+
+def test_headings_stand_level_above_the_names_of_stages(record):
+    stages = ["fedavg"] * 50 + ["annealing", "dampening"] + ["fedavg"] * 50
+    crowded = [record(i, 0.5, stage=stage) for i, stage in enumerate(stages)]
+    figure = accuracy_and_similarity_of({"crowded": crowded, "plain": [record(0, 0.5)]})
+    figure.draw_without_rendering()
+    crowded_axes, plain_axes = figure.axes[:2]
+    top = max(text.get_window_extent().y1 for text in crowded_axes.texts)
+    bottoms = [axes._left_title.get_window_extent().y0 for axes in (crowded_axes, plain_axes)]
+    assert top < bottoms[0] == pytest.approx(bottoms[1])
+
+
+def test_legends_of_similarity_stay_in_their_column(staged):
+    figure = accuracy_and_similarity_of({str(i): staged for i in range(4)})
+    figure.draw_without_rendering()
+    for axes in figure.axes[4:]:
+        assert axes.get_legend().get_window_extent().x1 <= axes.get_window_extent().x1
+
+
+def test_no_runs_side_by_side_is_an_error():
+    with pytest.raises(ConfigError, match="expected at least one column"):
+        accuracy_and_similarity_of({})
 
 
 def test_mean_agreement_of_a_histogram():

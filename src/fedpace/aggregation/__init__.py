@@ -5,6 +5,7 @@ from fedpace.aggregation._rule import Diagnostics, Rule, Stream, rules
 from fedpace.aggregation._scaled import SignScaled
 from fedpace.aggregation._signs import SignSum, threshold_count
 from fedpace.aggregation.dampened import Dampened
+from fedpace.aggregation.elected import Elected
 from fedpace.aggregation.harmonised import Harmonised
 from fedpace.aggregation.harmonised_projection import HarmonisedProjection
 from fedpace.aggregation.magnitude_dampened import MagnitudeDampened
@@ -15,6 +16,7 @@ from fedpace.aggregation.shrunk import Shrunk
 __all__ = [
     "Dampened",
     "Diagnostics",
+    "Elected",
     "GramRule",
     "Harmonised",
     "HarmonisedProjection",

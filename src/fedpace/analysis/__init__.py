@@ -1,14 +1,23 @@
 """From histories to answers: summaries, comparison tables with paired intervals, figures, overviews and reports."""
 
 from fedpace.analysis._style import save
+from fedpace.analysis._tables import Side, TextTable
 from fedpace.analysis.agreement import agreement_by_layer, chance_agreement, mean_agreement
 from fedpace.analysis.comparison import Comparison, ComparisonRow
-from fedpace.analysis.figures import accuracy_and_similarity, accuracy_curves, seed_points
-from fedpace.analysis.history import Record, StageWindow, accuracy_curve, similarity_curve, stage_windows
+from fedpace.analysis.figures import accuracy_and_similarity, accuracy_and_similarity_of, accuracy_curves, seed_points
+from fedpace.analysis.history import (
+    Record,
+    StageWindow,
+    accuracy_curve,
+    client_accuracy_curve,
+    similarity_curve,
+    stage_windows,
+)
 from fedpace.analysis.interval import Interval, paired_interval
 from fedpace.analysis.report import ReportedRun, write_report
 from fedpace.analysis.show import run_overview
 from fedpace.analysis.summary import Summary, summarise
+from fedpace.analysis.sweeps import SweepPoint, sweep_figure
 
 __all__ = [
     "Comparison",
@@ -16,13 +25,18 @@ __all__ = [
     "Interval",
     "Record",
     "ReportedRun",
+    "Side",
     "StageWindow",
     "Summary",
+    "SweepPoint",
+    "TextTable",
     "accuracy_and_similarity",
+    "accuracy_and_similarity_of",
     "accuracy_curve",
     "accuracy_curves",
     "agreement_by_layer",
     "chance_agreement",
+    "client_accuracy_curve",
     "mean_agreement",
     "paired_interval",
     "run_overview",
@@ -31,5 +45,6 @@ __all__ = [
     "similarity_curve",
     "stage_windows",
     "summarise",
+    "sweep_figure",
     "write_report",
 ]

@@ -29,6 +29,25 @@ def blank(width: float = 7.0, height: float = 4.2) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def accuracy_above_similarity(columns: int, width: float) -> tuple[Figure, list[tuple[Axes, Axes]]]:
+    """An empty figure and the two panels of each of its columns; a row shares its y axis, a column its x axis.
+
+    Two panels instead of two scales in one, because where two scales cross is the drawer's choice.
+    """
+    if not columns:
+        raise ConfigError("accuracy and similarity: expected at least one column to draw, found none")
+    figure = blank(width, height=5.2)
+    grid = figure.subplots(2, columns, sharex="col", sharey="row", squeeze=False, height_ratios=(3, 2))
+    for axes in grid.flat:
+        clean(axes)
+    for lower in grid[1]:
+        lower.axhline(0, color=MUTED, linewidth=0.8, label="_zero")
+    grid[0, 0].yaxis.set_major_formatter(percent())
+    grid[0, 0].set_ylabel("accuracy")
+    grid[1, 0].set_ylabel("mean pairwise cosine")
+    return figure, [(upper, lower) for upper, lower in grid.T]
+
+
 def clean(axes: Axes) -> None:
     """Only the two spines that carry numbers, and a faint horizontal grid."""
     axes.spines[["top", "right"]].set_visible(False)

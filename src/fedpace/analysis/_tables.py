@@ -1,11 +1,14 @@
-"""One table of text in three notations."""
+"""One table of text in four notations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
+
+from rich.markup import escape as escape_markup
+from rich.table import Table
 
 Side = Literal["left", "right"]
 
@@ -19,6 +22,15 @@ class TextTable:
     sides: Sequence[Side]
     rows: Sequence[Sequence[str]]
     caption: str
+
+    def rich(self, bold: Collection[int] = ()) -> Table:
+        """For a terminal; the rows whose numbers are in ``bold`` stand out."""
+        table = Table(title=self.title, caption=self.caption, caption_justify="left")
+        for column, side in zip(self.header, self.sides, strict=True):
+            table.add_column(escape_markup(column), justify=side)
+        for number, cells in enumerate(self.rows):
+            table.add_row(*map(escape_markup, cells), style="bold" if number in bold else None)
+        return table
 
     def plain(self) -> str:
         """Fixed width, no colour."""

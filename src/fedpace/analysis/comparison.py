@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from matplotlib.figure import Figure
-from rich.markup import escape
 from rich.table import Table
 
 from fedpace.analysis._tables import TextTable
@@ -128,14 +127,8 @@ class Comparison:
 
     def table(self) -> Table:
         """The table for a terminal; rows whose interval excludes 0 are bold."""
-        text = self._text()
-        table = Table(title=self.title, caption=self.caption, caption_justify="left")
-        for column, side in zip(text.header, text.sides, strict=True):
-            table.add_column(escape(column), justify=side)
-        for row, cells in zip(self.rows, text.rows, strict=True):
-            marked = row.difference is not None and row.difference.excludes_zero
-            table.add_row(*map(escape, cells), style="bold" if marked else None)
-        return table
+        rows = enumerate(self.rows)
+        return self._text().rich(bold=[i for i, row in rows if row.difference and row.difference.excludes_zero])
 
     def __str__(self) -> str:
         return self._text().plain()

@@ -6,7 +6,7 @@ nothing stays in memory after the figure is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 
 from fedpace.analysis._style import (
     INK,
-    MUTED,
     PALETTE,
+    accuracy_above_similarity,
     blank,
     clean,
     finish,
@@ -28,23 +28,29 @@ from fedpace.analysis._style import (
     round_axis,
     spread,
 )
-from fedpace.analysis.history import Record, StageWindow, accuracy_curve, similarity_curve, stage_windows
+from fedpace.analysis.history import Curve, Record, StageWindow, accuracy_curve, similarity_curve, stage_windows
 
 _KINDS = {"update": ("o", "of updates"), "gradient": ("^", "of gradients"), "probe": ("s", "of probe gradients")}
 
 
 def accuracy_curves(
-    histories: Mapping[str, Sequence[Sequence[Record]]], path: str | Path | None = None, title: str | None = None
+    histories: Mapping[str, Sequence[Sequence[Record]]],
+    path: str | Path | None = None,
+    title: str | None = None,
+    *,
+    of: Callable[[Sequence[Record]], Curve] = accuracy_curve,
+    ylabel: str = "accuracy",
 ) -> Figure:
     """Accuracy by round: a line for each method's mean over seeds, in a band from its lowest to its highest seed.
 
     A round is drawn if every seed measured it: a mean over changing seeds would jump where no accuracy did.
+    ``of`` draws another fraction than held-out accuracy: FedPACE's Fig. 1 shows :func:`client_accuracy_curve`.
     """
     figure = blank()
     axes = figure.add_subplot()
     ends = []
     for index, (method, runs) in enumerate(histories.items()):
-        curves = [accuracy_curve(records) for records in runs]
+        curves = [of(records) for records in runs]
         rounds = sorted(set.intersection(*map(set, curves))) if curves else []
         if not rounds:
             continue
@@ -57,7 +63,7 @@ def accuracy_curves(
     clean(axes)
     round_axis(axes)
     axes.yaxis.set_major_formatter(percent())
-    axes.set_ylabel("accuracy")
+    axes.set_ylabel(ylabel)
     axes.margins(x=0)
     _label_ends(axes, ends)
     counts = {len(runs) for runs in histories.values()}
@@ -112,21 +118,32 @@ def accuracy_and_similarity(
 ) -> Figure:
     """Accuracy above, mean pairwise cosine below, over the same rounds, with the stages shaded (FedPACE, Fig. 2, 3, 5).
 
-    Two panels instead of the paper's two scales in one: where two scales cross is the drawer's choice. What the cosine
-    was measured on differs from stage to stage, so each kind has its own mark and kinds are not joined by a line.
+    What the cosine was measured on differs from stage to stage, so each kind has its own mark and kinds are not joined
+    by a line.
     """
-    figure = blank(height=5.2)
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    accuracy = accuracy_curve(records)
-    upper.plot(list(accuracy), list(accuracy.values()), color=PALETTE[0], linewidth=2)
-    upper.yaxis.set_major_formatter(percent())
-    upper.set_ylabel("accuracy")
-    _plot_similarity(lower, records)
-    for axes in (upper, lower):
-        clean(axes)
-        axes.margins(x=0.01)
-    round_axis(lower)
-    _shade_stages(upper, lower, stage_windows(records))
+    return accuracy_and_similarity_of({"": records}, path, title)
+
+
+def accuracy_and_similarity_of(
+    histories: Mapping[str, Sequence[Record]], path: str | Path | None = None, title: str | None = None
+) -> Figure:
+    """:func:`accuracy_and_similarity` of several runs, a column each, on the same scales (FedPACE, Fig. 4)."""
+    figure, columns = accuracy_above_similarity(len(histories), width=3.5 + 3.5 * len(histories))
+    windows = [stage_windows(records) for records in histories.values()]
+    # Plain FedAvg stays white; any other stage has the same colour in every column.
+    stages = dict.fromkeys(window.stage for found in windows for window in found if window.stage != "fedavg")
+    colours = {stage: PALETTE[(2 + index) % len(PALETTE)] for index, stage in enumerate(stages)}
+    rows = 0
+    for (upper, lower), records, found in zip(columns, histories.values(), windows, strict=True):
+        accuracy = accuracy_curve(records)
+        upper.plot(list(accuracy), list(accuracy.values()), color=PALETTE[0], linewidth=2)
+        _plot_similarity(lower, records)
+        for axes in (upper, lower):
+            axes.margins(x=0.01)
+        round_axis(lower)
+        rows = max(rows, _shade_stages(upper, lower, found, colours))
+    for (upper, _), label in zip(columns, histories, strict=True):
+        upper.set_title(label, loc="left", fontsize=11, color=INK, pad=6 + 13 * rows)  # above the names of stages
     heading(figure, title)
     return finish(figure, path)
 
@@ -142,27 +159,39 @@ def _plot_similarity(axes: Axes, records: Sequence[Record]) -> None:
         named.add(kind)
         ys = [values[number] for number in rounds]
         axes.plot(rounds, ys, marker=marker, markersize=4, linewidth=1.2, color=PALETTE[1], label=label)
-    axes.axhline(0, color=MUTED, linewidth=0.8, label="_zero")
-    axes.set_ylabel("mean pairwise cosine")
     if named:
-        axes.legend(frameon=False, fontsize=8.5, ncols=len(named), loc="lower left", bbox_to_anchor=(0, 1), borderpad=0)
+        gap = min(2, 0.37 * _inches(axes))  # matplotlib's own gaps at full width, smaller ones in a narrow column
+        axes.legend(
+            frameon=False,
+            fontsize=8.5,
+            ncols=len(named),
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            borderpad=0,
+            handlelength=gap,
+            columnspacing=gap,
+        )
 
 
-def _shade_stages(upper: Axes, lower: Axes, windows: Sequence[StageWindow]) -> None:
-    """Shade every stage but plain FedAvg in both panels, and name it above its first window."""
+def _inches(axes: Axes) -> float:
+    """Width of a panel, before the layout makes room for labels."""
+    return float(axes.bbox.width / axes.figure.dpi)
+
+
+def _shade_stages(upper: Axes, lower: Axes, windows: Sequence[StageWindow], colours: Mapping[str, str]) -> int:
+    """Shade the stages that have a colour in both panels, and name each above its first window, in so many rows."""
     rounds = max((window.last for window in windows), default=0) + 1
-    colours: dict[str, str] = {}
+    named = set()
     row_ends: list[float] = []
     for window in windows:
-        if window.stage == "fedavg":
+        if window.stage not in colours:
             continue
-        is_new = window.stage not in colours
-        colour = colours.setdefault(window.stage, PALETTE[(2 + len(colours)) % len(PALETTE)])
         for axes in (upper, lower):
-            axes.axvspan(window.first - 0.5, window.last + 0.5, color=colour, alpha=0.13, linewidth=0)
-        if is_new:
+            axes.axvspan(window.first - 0.5, window.last + 0.5, color=colours[window.stage], alpha=0.13, linewidth=0)
+        if window.stage not in named:
+            named.add(window.stage)
             centre = (window.first + window.last) / 2
-            half = rounds * 0.0085 * len(window.stage)  # half the width of the text, in rounds
+            half = rounds * 0.046 * len(window.stage) / _inches(upper)  # half the width of the text, in rounds
             # The lowest row of labels whose last one ends before this one starts.
             row = next((i for i, end in enumerate(row_ends) if end < centre - half), len(row_ends))
             row_ends[row : row + 1] = [centre + half]
@@ -176,3 +205,4 @@ def _shade_stages(upper: Axes, lower: Axes, windows: Sequence[StageWindow]) -> N
                 color=INK,
                 fontsize=9,
             )
+    return len(row_ends)

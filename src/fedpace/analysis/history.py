@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import isnan
+from statistics import fmean
 from typing import Any
 
 Record = dict[str, Any]
@@ -22,6 +23,18 @@ def accuracy_curve(records: Sequence[Record]) -> Curve:
     {0: 0.5}
     """
     return {r["round"]: r["accuracy"] for r in records if _is_measured(r.get("accuracy"))}
+
+
+def client_accuracy_curve(records: Sequence[Record]) -> Curve:
+    """Mean over a round's participants of the global model's accuracy on each one's own examples.
+
+    Those are its training examples, unless the clients have test splits: ``client_accuracy_on`` says which.
+
+    >>> client_accuracy_curve([{"round": 0, "client_accuracy": {"3": 0.5, "7": 1.0}}, {"round": 1}])
+    {0: 0.75}
+    """
+    by_round: dict[int, Any] = {r["round"]: r.get("client_accuracy") for r in records}
+    return {number: fmean(by_client.values()) for number, by_client in by_round.items() if by_client}
 
 
 def similarity_curve(records: Sequence[Record]) -> Curve:

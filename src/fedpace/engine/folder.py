@@ -16,7 +16,8 @@ from fedpace.core import RunFolderError
 from fedpace.engine.checkpoint import Checkpoints
 from fedpace.engine.events import Record
 
-IRRELEVANT = ("executor", "track")  # settings that do not change results, so a resumed run may change them
+# Settings that do not change results, so a resumed run may change them.
+IRRELEVANT = ("executor", "track", "method", "kind", "description")
 
 
 class RunFolder:

@@ -9,6 +9,7 @@ from fedpace.aggregation import rules
 from fedpace.core import Registry
 from fedpace.data import partitions, sources
 from fedpace.experiments.presets import load_config, preset_names
+from fedpace.experiments.reproduction import load_reproduction, reproduction_names
 from fedpace.models import models
 
 
@@ -18,6 +19,8 @@ def catalogue(kind: str) -> dict[str, str]:
         configs = {name: load_config(name) for name in preset_names()}
         chosen = {n: c for n, c in configs.items() if kind == "presets" or c.kind == "method"}
         return {name: config.description for name, config in chosen.items()}
+    if kind == "reproductions":
+        return {name: load_reproduction(name).title for name in reproduction_names()}
     registries: dict[str, Registry[Any]] = {
         "data": sources,
         "models": models,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, ValidationError
@@ -10,7 +12,7 @@ from fedpace.aggregation import Dampened, Mean
 from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, works
 from fedpace.core import ConfigError, Settings, by_name, first_error
 from fedpace.data import Dirichlet, Partition, partitions
-from fedpace.engine import Cohort, Executor, Measuring, Plan, Processes, executors
+from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
 from fedpace.server import Annealing, AnyOptimizer, AnyRule, BufferPolicy, Guard, Pruning, Schedule, ServerSGD, Stage
 
 Window = Annotated[int, Field(ge=0)]
@@ -125,6 +127,36 @@ class RunConfig(Settings):
     def _base_name(self) -> str:
         rule = self.aggregate.rule.registered_name()
         return rule if rule != "mean" else "fedsgd" if self.aggregate.sends == "gradient" else "fedavg"
+
+    def fingerprint(self) -> str:
+        """Eight hexadecimal digits that differ between configs whose results may differ; the seed is left out.
+
+        >>> RunConfig(seed=1, description="again").fingerprint() == RunConfig().fingerprint()
+        True
+        """
+        relevant = self.model_dump(mode="json", exclude={*IRRELEVANT, "seed"})
+        return blake2b(json.dumps(relevant, sort_keys=True).encode(), digest_size=4).hexdigest()
+
+    def shortened(self, rounds: int) -> RunConfig:
+        """The same course in another number of rounds: windows keep their place relative to the whole.
+
+        >>> config = RunConfig(rounds=50, dampen={"first": 20}).shortened(10)
+        >>> config.rounds, config.dampen.first
+        (10, 4)
+        """
+
+        def moved(round: int) -> int:
+            return round * rounds // self.rounds
+
+        changes: dict[str, Any] = {"rounds": rounds}
+        for name in ("anneal", "dampen", "prune"):
+            stage = getattr(self, name)
+            if stage is not None:
+                # The round after a window is moved, not its last one: neighbours then neither overlap nor part.
+                first, last = moved(stage.first), None if stage.last is None else moved(stage.last + 1) - 1
+                vanished = last is not None and last < first
+                changes[name] = None if vanished else stage.model_copy(update={"first": first, "last": last})
+        return self.model_copy(update=changes)
 
     def plan(self) -> Plan:
         """What the engine needs, apart from data and model."""

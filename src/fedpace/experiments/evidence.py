@@ -1,0 +1,171 @@
+"""What a reproduction found, as plain data: one JSON file from which its tables and page are rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from math import isnan, nan
+from typing import Any
+
+import numpy as np
+
+from fedpace.analysis import Side, TextTable, accuracy_curve, paired_interval, similarity_curve
+from fedpace.engine import read_run
+from fedpace.experiments.reproduction import CaseJob, Reproduction, ScaleName
+from fedpace.experiments.run import Result
+
+Evidence = dict[str, Any]
+Runs = Sequence[dict[str, Any]]
+
+_PERCENT = ("final", "best", "last10")
+_TITLES = {
+    "final": "Final accuracy (%)",
+    "best": "Best accuracy (%)",
+    "last10": "Accuracy, mean of the last ten measured rounds (%)",
+    "auc": "Area under the accuracy curve",
+    "similarity": "Mean pairwise cosine of what clients send",
+}
+
+
+def evidence(
+    reproduction: Reproduction, scale: ScaleName, jobs: Sequence[CaseJob], results: Sequence[Result]
+) -> Evidence:
+    """Everything that a reader needs to check a table: settings, versions, and each run's numbers and curve."""
+    chosen = reproduction.scales[scale]
+    settings = {job.label: job.config.model_dump(mode="json", exclude={"seed", "executor", "track"}) for job in jobs}
+    return {
+        "name": reproduction.name,
+        "title": reproduction.title,
+        "source": reproduction.source,
+        "scale": scale,
+        "metrics": list(reproduction.metrics),
+        "reference": reproduction.reference,
+        "published": {label: variant.published for label, variant in reproduction.methods.items()},
+        "differs": [*reproduction.differs, *chosen.differs],
+        "settings": settings,
+        "versions": read_run(jobs[0].folder)["versions"],
+        "runs": [_run(job, result) for job, result in zip(jobs, results, strict=True)],
+    }
+
+
+def _run(job: CaseJob, result: Result) -> dict[str, Any]:
+    summary = asdict(result.summary)
+    measured = {metric: summary[metric] * (100 if metric in _PERCENT else 1) for metric in _TITLES}
+    accuracy, similarity = accuracy_curve(result.records), similarity_curve(result.records)
+    rounds = [record["round"] for record in result.records]
+    return {
+        "method": job.label,
+        "data": job.config.data.source,
+        "seed": job.config.seed,
+        **({"held_out": job.case} if job.case else {}),
+        **{metric: _rounded(value) for metric, value in measured.items()},
+        "curve": [_rounded(100 * accuracy.get(round, nan)) for round in rounds],
+        "similarity_curve": [_rounded(similarity.get(round, nan)) for round in rounds],
+        "accepted": summary["accepted"],
+        "searched": summary["searched"],
+        "pruned": summary["pruned"],
+        "warnings": result.warnings,
+    }
+
+
+def _rounded(value: float) -> float | None:
+    """JSON knows no NaN, and nobody needs sixteen digits."""
+    return None if isnan(value) else round(value, 6)
+
+
+def tables(found: Evidence) -> list[TextTable]:
+    """A table per metric: the paper's number, ours with its spread, the paired difference, and every repetition."""
+    return [_table(found, metric) for metric in found["metrics"]]
+
+
+def _table(found: Evidence, metric: str) -> TextTable:
+    by_method = _by_method(found["runs"], metric)
+    reference = by_method[found["reference"]]
+    repetitions = list(dict.fromkeys(name for values in by_method.values() for name in values))
+    each = repetitions if len(repetitions) > 1 else []
+    digits = 2 if metric in _PERCENT else 3
+    rows = []
+    for label, values in by_method.items():
+        published = found["published"].get(label, {}).get(metric)
+        difference = [values[name] - reference[name] for name in values if name in reference]
+        rows.append(
+            [
+                label,
+                "–" if published is None else f"{published:.{digits}f}",
+                _mean(list(values.values()), digits),
+                "–" if label == found["reference"] else _difference(difference, digits),
+                *(f"{values[name]:.{digits}f}" if name in values else "–" for name in each),
+            ]
+        )
+    header = ["method", "paper", "ours", f"difference to {found['reference']}", *each]
+    numbers: list[Side] = ["right"] * len(each)
+    return TextTable(_TITLES[metric], header, ["left", "right", "right", "left", *numbers], rows, _caption(each))
+
+
+def _by_method(runs: Runs, metric: str) -> dict[str, dict[str, float]]:
+    """Method → repetition (a seed, or a held-out domain) → value; what was not measured is left out."""
+    seeds = {run["seed"] for run in runs}
+    found: dict[str, dict[str, float]] = {}
+    for run in runs:
+        domain, seed = run.get("held_out"), f"seed {run['seed']}"
+        name = seed if domain is None else domain if len(seeds) == 1 else f"{domain}, {seed}"
+        values = found.setdefault(run["method"], {})
+        if run[metric] is not None:
+            values[name] = run[metric]
+    return found
+
+
+def _mean(values: Sequence[float], digits: int) -> str:
+    if not values:
+        return "–"
+    spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{spread}"
+
+
+def _difference(differences: Sequence[float], digits: int) -> str:
+    interval = paired_interval(differences)
+    if isnan(interval.mean):
+        return "–"
+    if isnan(interval.low):
+        return f"{interval.mean:+.{digits}f}"
+    star = " *" if interval.excludes_zero else ""
+    return f"{interval.mean:+.{digits}f} [{interval.low:+.{digits}f}, {interval.high:+.{digits}f}]{star}"
+
+
+def _caption(repetitions: Sequence[str]) -> str:
+    if not repetitions:
+        return "A single run proves nothing: no spread, no interval."
+    return (
+        f"± is the standard deviation over {len(repetitions)} repetitions, [ ] the 95 % paired t interval of the "
+        "difference, * where it excludes 0."
+    )
+
+
+def page(found: Evidence, pictures: Iterable[str]) -> str:
+    """The results as a Markdown page; ``pictures`` are files beside it."""
+    rounds = sorted({len(run["curve"]) for run in found["runs"]})
+    seeds = sorted({run["seed"] for run in found["runs"]})
+    numbers = f"[{found['name']}.json]({found['name']}.json)"
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    warnings = dict.fromkeys(f"{run['method']}: {warning}" for run in found["runs"] for warning in run["warnings"])
+    parts = [
+        f"# {found['title']}",
+        found["source"],
+        f"`fedpace reproduce {found['name']} --scale {found['scale']}`: {_listed(rounds)} rounds, "
+        f"seeds {_listed(seeds)}. Every run with its curve, and all settings: {numbers}.",
+        *(table.markdown() for table in tables(found)),
+        *(f"![{found['title']}]({picture})" for picture in pictures),
+        _section("What differs from the paper", found["differs"]),
+        _section("What the runs warned of", warnings),
+        f"Versions: {versions}.",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _section(title: str, items: Iterable[str]) -> str:
+    lines = [f"* {item}" for item in items]
+    return "\n".join([f"## {title}", "", *lines]) if lines else ""
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,90 @@
+"""The pictures of a reproduction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from fedpace.analysis import (
+    Record,
+    SweepPoint,
+    accuracy_and_similarity_of,
+    accuracy_curves,
+    agreement_by_layer,
+    client_accuracy_curve,
+    save,
+    seed_points,
+    sweep_figure,
+)
+from fedpace.experiments.reproduction import CaseJob, Picture, Reproduction
+from fedpace.experiments.run import Result
+
+
+def draw(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result], out: Path) -> list[Path]:
+    """Every picture as PNG for the eye and as SVG for a paper."""
+    written = []
+    for number, kind in enumerate(reproduction.pictures):
+        figure = _PICTURES[kind](reproduction, jobs, results)
+        stem = reproduction.name if number == 0 else f"{reproduction.name}.{kind}"
+        for suffix in ("png", "svg"):
+            written.append(out / f"{stem}.{suffix}")
+            save(figure, written[-1])
+    return written
+
+
+def _curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    return accuracy_curves(_histories(jobs, results), title=reproduction.title)
+
+
+def _client_curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    return accuracy_curves(
+        _histories(jobs, results), title=reproduction.title, of=client_accuracy_curve, ylabel="accuracy on the clients"
+    )
+
+
+def _seeds(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    values: dict[str, dict[int, float]] = {}
+    for number, (job, result) in enumerate(zip(jobs, results, strict=True)):
+        values.setdefault(job.label, {})[number] = result.summary.final
+    return seed_points(values, title=reproduction.title)
+
+
+def _accuracy_and_similarity(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    """The first seed of every method, as in the paper."""
+    firsts = {label: runs[0] for label, runs in _histories(jobs, results).items()}
+    return accuracy_and_similarity_of(firsts, title=reproduction.title)
+
+
+def _agreement_by_layer(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    """The first run of the reference."""
+    first = _histories(jobs, results)[reproduction.reference][0]
+    return agreement_by_layer(first, title=f"Where clients agree: {reproduction.reference}")
+
+
+def _sweep(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    panels: dict[str, list[SweepPoint]] = {}
+    for job, result in zip(jobs, results, strict=True):
+        variant = reproduction.methods[job.label]
+        if variant.value is not None:
+            point = SweepPoint(variant.value, result.summary.final, result.summary.similarity)
+            panels.setdefault(variant.panel, []).append(point)
+    return sweep_figure(panels, title=reproduction.title)
+
+
+def _histories(jobs: Sequence[CaseJob], results: Sequence[Result]) -> dict[str, list[list[Record]]]:
+    found: dict[str, list[list[Record]]] = {}
+    for job, result in zip(jobs, results, strict=True):
+        found.setdefault(job.label, []).append(result.records)
+    return found
+
+
+_PICTURES: dict[Picture, Callable[[Reproduction, Sequence[CaseJob], Sequence[Result]], Figure]] = {
+    "curves": _curves,
+    "client_curves": _client_curves,
+    "seeds": _seeds,
+    "accuracy_and_similarity": _accuracy_and_similarity,
+    "sweep": _sweep,
+    "agreement_by_layer": _agreement_by_layer,
+}

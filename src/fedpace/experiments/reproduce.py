@@ -1,0 +1,52 @@
+"""One command per table or figure: run what it needs, then write numbers, page and pictures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from fedpace.experiments.batch import run_batch
+from fedpace.experiments.evidence import Evidence, evidence, page
+from fedpace.experiments.pictures import draw
+from fedpace.experiments.reproduction import ScaleName, load_reproduction
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """The evidence, and the files that were written: JSON, page, pictures."""
+
+    evidence: Evidence
+    files: list[Path]
+
+
+def reproduce(
+    name: str,
+    scale: ScaleName = "quick",
+    *,
+    runs: Path = Path("runs/reproduce"),
+    out: Path | None = None,
+    workers: int | None = None,
+    console: Console | None = None,
+) -> Reproduced:
+    """Reproduce a table or figure. Finished runs in ``runs`` are taken as they are, interrupted ones are resumed.
+
+    Full results go to ``docs/results`` unless ``out`` says otherwise; those of other scales beside their runs, so that
+    a quick look never replaces evidence.
+    """
+    reproduction = load_reproduction(name)
+    folder = runs / scale
+    out = out or (Path("docs/results") if scale == "full" else folder)
+    jobs = reproduction.jobs(scale, folder)
+    distinct = list({job.folder: job for job in jobs}.values())  # two rows may be one and the same run
+    finished = run_batch(distinct, console or Console(stderr=True), workers=workers)
+    by_folder = dict(zip((job.folder for job in distinct), finished, strict=True))
+    results = [by_folder[job.folder] for job in jobs]
+    found = evidence(reproduction, scale, jobs, results)
+    pictures = draw(reproduction, jobs, results, out)
+    written = [out / f"{name}.json", out / f"{name}.md"]
+    written[0].write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
+    written[1].write_text(page(found, [path.name for path in pictures if path.suffix == ".png"]))
+    return Reproduced(found, written + pictures)

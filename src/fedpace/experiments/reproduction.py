@@ -1,0 +1,118 @@
+"""Tables and figures of the papers as TOML files: what to run, what was published, what differs."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from fedpace.core import ConfigError, Settings, did_you_mean, first_error
+from fedpace.experiments.batch import Job
+from fedpace.experiments.presets import load_config
+
+_FOLDER = files("fedpace.experiments") / "reproductions"
+
+ScaleName = Literal["smoke", "quick", "full"]
+Metric = Literal["final", "best", "last10", "auc", "similarity"]
+Picture = Literal["curves", "client_curves", "seeds", "accuracy_and_similarity", "sweep", "agreement_by_layer"]
+Overrides = dict[str, Any]
+
+
+class Scale(Settings):
+    """How much of a reproduction is run. ``settings`` win over everything else; ``cases`` replace the usual ones."""
+
+    rounds: int = Field(ge=1)
+    seeds: tuple[int, ...] = Field(min_length=1)
+    settings: Overrides = Field(default_factory=dict)
+    cases: dict[str, Overrides] = Field(default_factory=dict)
+    differs: tuple[str, ...] = ()
+
+
+class Variant(Settings):
+    """A row: a preset (by default the one of its label) with some settings, and what the paper says about it.
+
+    In a sweep the row is one point: ``panel`` names what is varied, ``value`` is where.
+    """
+
+    preset: str | None = None
+    settings: Overrides = Field(default_factory=dict)
+    published: dict[Metric, float] = Field(default_factory=dict)
+    panel: str = ""
+    value: float | None = None
+
+
+class Reproduction(Settings):
+    """One table or figure.
+
+    Attributes:
+        name: ``paper.table1`` and the like; the name of its file.
+        title: What it shows.
+        source: Where the published numbers stand, and what they are.
+        metrics: The columns; accuracies are in percent.
+        reference: The label that differences refer to.
+        settings: Of every run.
+        cases: Repetitions that are averaged like seeds (the held-out domains of PACS); none means one.
+        methods: Label → row.
+        pictures: What is drawn of the runs.
+        differs: How the full scale differs from the paper.
+        scales: ``smoke`` in seconds, ``quick`` in minutes, ``full`` the paper's setting.
+
+    """
+
+    name: str
+    title: str
+    source: str
+    metrics: tuple[Metric, ...] = ("final",)
+    reference: str
+    settings: Overrides = Field(default_factory=dict)
+    cases: dict[str, Overrides] = Field(default_factory=dict)
+    methods: dict[str, Variant]
+    pictures: tuple[Picture, ...] = ()
+    differs: tuple[str, ...] = ()
+    scales: dict[ScaleName, Scale]
+
+    def jobs(self, scale: ScaleName, folder: Path) -> list[CaseJob]:
+        """The runs of a scale. A run's folder follows from its config, so reproductions share runs."""
+        chosen = self.scales[scale]
+        cases = chosen.cases or self.cases or {"": {}}
+        found = []
+        for (label, variant), (case, changes), seed in product(self.methods.items(), cases.items(), chosen.seeds):
+            preset = variant.preset or label
+            overrides = {**self.settings, **variant.settings, **changes, **chosen.settings, "seed": seed}
+            config = load_config(preset, overrides).shortened(chosen.rounds)
+            found.append(CaseJob(label, config, folder / f"{preset}-{config.fingerprint()}-seed{seed}", case))
+        return found
+
+
+@dataclass(frozen=True)
+class CaseJob(Job):
+    """A run of a reproduction; ``case`` is empty where there is only one."""
+
+    case: str
+
+
+def reproduction_names() -> list[str]:
+    """Names of all tables and figures that can be reproduced."""
+    return sorted(entry.name.removesuffix(".toml") for entry in _FOLDER.iterdir() if entry.name.endswith(".toml"))
+
+
+def load_reproduction(name: str) -> Reproduction:
+    """A table or figure by name."""
+    if name not in reproduction_names():
+        raise ConfigError(f"unknown reproduction '{name}'; {did_you_mean(name, reproduction_names())}")
+    try:
+        return Reproduction(name=name, **_read(name))
+    except ValidationError as error:
+        raise ConfigError(f"{name}: {first_error(Reproduction, error)}") from None
+
+
+def _read(name: str) -> dict[str, Any]:
+    """The table of a file; its keys replace those of the one that it ``extends``, whole."""
+    table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    parent = table.pop("extends", None)
+    return table if parent is None else {**_read(parent), **table}

@@ -1,0 +1,200 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedpace.cli import app
+from fedpace.core import ConfigError
+from fedpace.experiments import load_config
+from fedpace.experiments.evidence import page, tables
+from fedpace.experiments.reproduce import reproduce
+from fedpace.experiments.reproduction import load_reproduction, reproduction_names
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+REQUIRED = {"method", "data", "seed", "final", "best", "last10", "auc", "similarity", "curve"}
+
+
+def made_up(values, metric="final", **more):
+    """Evidence with one run per method and seed, from method → values by seed."""
+    runs = [
+        {"method": method, "seed": seed, metric: value, "curve": [value], "warnings": []}
+        for method, found in values.items()
+        for seed, value in enumerate(found)
+    ]
+    return {
+        "name": "paper.table",
+        "title": "A table",
+        "source": "Made up.",
+        "scale": "smoke",
+        "metrics": [metric],
+        "reference": next(iter(values)),
+        "published": {},
+        "differs": ["Everything."],
+        "versions": {"python": "3"},
+        "runs": runs,
+        **more,
+    }
+
+
+@pytest.mark.parametrize("name", reproduction_names())
+def test_smoke_scale_writes_evidence_page_and_pictures(name, tmp_path):
+    done = reproduce(name, "smoke", runs=tmp_path / "runs", out=tmp_path / "out", workers=1)
+    found = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+    assert found == done.evidence
+    assert found["name"] == name
+    assert found["scale"] == "smoke"
+    assert set(found["settings"]) == set(load_reproduction(name).methods)
+    assert all(run.keys() >= REQUIRED and 0 <= run["final"] <= 100 for run in found["runs"])
+    assert all(run["curve"][-1] == run["final"] for run in found["runs"])
+    text = (tmp_path / "out" / f"{name}.md").read_text()
+    pictures = [path for path in done.files if path.suffix == ".png"]
+    assert pictures
+    for picture in pictures:
+        assert f"]({picture.name})" in text
+        assert picture.stat().st_size > 5_000
+        assert picture.with_suffix(".svg").read_text().lstrip().startswith("<?xml")
+
+
+@pytest.mark.parametrize("name", reproduction_names())
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_larger_scales_are_valid(name, scale, tmp_path):
+    for job in load_reproduction(name).jobs(scale, tmp_path):
+        job.config.schedule().validate_for(job.config.rounds, 3)
+        assert job.config.data.source in ("cifar10", "pacs")
+        assert job.config.rounds == 50 or scale == "quick"
+
+
+@pytest.mark.parametrize("name", reproduction_names())
+def test_reference_is_a_row(name):
+    reproduction = load_reproduction(name)
+    assert reproduction.reference in reproduction.methods
+    assert set(reproduction.scales) == {"smoke", "quick", "full"}
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_committed_pages_say_what_their_numbers_say(path):
+    found = json.loads(path.read_text())
+    text = path.with_suffix(".md").read_text()
+    pictures = [line.split("](")[1].rstrip(")") for line in text.splitlines() if line.startswith("![")]
+    assert page(found, pictures) == text
+    assert all((RESULTS / picture).exists() for picture in pictures)
+    published = {label: variant.published for label, variant in load_reproduction(path.stem).methods.items()}
+    assert found["published"] == published
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_committed_evidence_is_of_the_presets_as_they_are(path):
+    """Whoever changes a preset must run its evidence again."""
+    found = json.loads(path.read_text())
+    jobs = load_reproduction(path.stem).jobs(found["scale"], Path())
+    for job in jobs:
+        wanted = job.config.model_dump(mode="json", exclude={"seed", "executor", "track"})
+        if not job.case:
+            assert _relevant(found["settings"][job.label]) == _relevant(wanted)
+    assert [(job.label, job.config.seed, job.case) for job in jobs] == [
+        (run["method"], run["seed"], run.get("held_out", "")) for run in found["runs"]
+    ]
+
+
+def _relevant(settings):
+    return {key: value for key, value in settings.items() if key not in ("description", "kind", "method")}
+
+
+def test_table_shows_paper_ours_and_the_paired_difference():
+    found = made_up({"a": [10.0, 20.0], "b": [12.0, 24.0]}, published={"b": {"final": 30.5}})
+    (table,) = tables(found)
+    assert table.header == ["method", "paper", "ours", "difference to a", "seed 0", "seed 1"]
+    assert table.rows[0] == ["a", "–", "15.00 ± 7.07", "–", "10.00", "20.00"]
+    # Differences 2 and 4: 3 ± 12.706 · √2 / √2
+    assert table.rows[1] == ["b", "30.50", "18.00 ± 8.49", "+3.00 [-9.71, +15.71]", "12.00", "24.00"]
+
+
+def test_difference_that_excludes_zero_has_a_star():
+    (table,) = tables(made_up({"a": [10.0, 20.0, 30.0], "b": [12.0, 22.1, 31.9]}))
+    assert table.rows[1][3].endswith(" *")
+
+
+def test_single_run_claims_no_spread():
+    (table,) = tables(made_up({"a": [10.0], "b": [12.0]}))
+    assert table.rows[1] == ["b", "–", "12.00", "+2.00"]
+    assert "proves nothing" in table.caption
+
+
+def test_similarity_and_area_are_no_percentages():
+    (table,) = tables(made_up({"a": [0.1234], "b": [-0.0005]}, metric="auc"))
+    assert [row[2] for row in table.rows] == ["0.123", "-0.001"]
+
+
+def test_held_out_domains_are_repetitions():
+    runs = [
+        {"method": method, "seed": 0, "held_out": domain, "final": value, "curve": [value], "warnings": []}
+        for method, value in (("a", 1.0), ("b", 2.0))
+        for domain in ("art", "photo")
+    ]
+    (table,) = tables(made_up({"a": [0.0]}) | {"runs": runs})
+    assert table.header[4:] == ["art", "photo"]
+    assert table.rows[1][3].startswith("+1.00")
+
+
+def test_value_that_was_not_measured_is_a_dash():
+    (table,) = tables(made_up({"a": [1.0, 2.0], "b": [None, 3.0]}))
+    assert table.rows[1][2:] == ["3.00", "+1.00", "–", "3.00"]
+
+
+def test_page_names_command_differences_and_warnings():
+    found = made_up({"a": [1.0]})
+    found["runs"][0]["warnings"] = ["annealing did nothing"]
+    text = page(found, ["picture.png"])
+    assert "`fedpace reproduce paper.table --scale smoke`: 1 rounds, seeds 0." in text
+    assert "* Everything." in text
+    assert "* a: annealing did nothing" in text
+    assert "![A table](picture.png)" in text
+
+
+def test_reproductions_share_runs(tmp_path):
+    one, two = (load_reproduction(name).jobs("full", tmp_path) for name in ("fedpace.table1", "fedpace.table3"))
+    assert {job.folder for job in one} == {job.folder for job in two}
+
+
+def test_rows_that_are_one_run_are_run_once(tmp_path):
+    jobs = load_reproduction("fedpace.figure6").jobs("smoke", tmp_path)
+    assert len({job.folder for job in jobs}) == len(jobs) - 2 * len({job.config.seed for job in jobs})
+
+
+def test_fingerprint_tells_results_apart():
+    config = load_config("fedpace")
+    assert config.fingerprint() == load_config("fedpace", {"executor": "serial", "seed": 3}).fingerprint()
+    assert config.fingerprint() != load_config("fedpace", {"local.lr": 0.1}).fingerprint()
+
+
+def test_shortened_windows_keep_order_and_place():
+    config = load_config("fedpace-paper").shortened(25)
+    windows = [(stage.first, stage.last) for stage in (config.anneal, config.dampen, config.prune)]
+    assert windows == [(1, 7), (10, 20), (21, 24)]
+    assert config.rounds == 25
+
+
+@pytest.mark.parametrize("rounds", range(1, 50))
+def test_shortened_schedule_is_valid_and_a_window_without_rounds_is_left_out(rounds):
+    config = load_config("fedpace-paper").shortened(rounds)
+    schedule = config.schedule()
+    schedule.validate_for(rounds, 3)
+    assert {schedule.stage(round).name for round in range(rounds)} >= {stage.name for stage in schedule.stages}
+
+
+def test_unknown_reproduction_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"unknown reproduction 'fedpace.tabel1'; did you mean 'fedpace.table1'"):
+        load_reproduction("fedpace.tabel1")
+
+
+def test_command_prints_paper_and_ours_and_goes_on_with_finished_runs(tmp_path):
+    arguments = ["reproduce", "fedpace.figure5", "--scale", "smoke", "--runs", str(tmp_path / "runs")]
+    first = CliRunner().invoke(app, arguments)
+    assert first.exit_code == 0, first.output
+    assert "19.48" in first.output
+    assert "What differs from the paper" in first.output
+    assert (tmp_path / "runs" / "smoke" / "fedpace.figure5.md").exists()
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("rounds.jsonl")}
+    assert CliRunner().invoke(app, [*arguments, "--json"]).exit_code == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("rounds.jsonl")} == times
