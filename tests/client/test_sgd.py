@@ -89,6 +89,25 @@ def test_optimiser_state_is_new_in_every_round():
     assert same(bench.run(work, data), bench.run(work, data))
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_pace_scales_every_coordinate_of_a_step(optimizer):
+    bench, data = Bench(plain()), shard()
+    work = LocalSGD(optimizer=optimizer, lr=0.1, batch=8, max_steps=1)
+    pace = torch.linspace(0, 2, len(bench.vector))
+    torch.testing.assert_close(bench.run(work, data, pace=pace).vector, bench.run(work, data).vector * pace)
+
+
+def test_pace_slows_adam_in_every_step():
+    bench, data = Bench(plain()), shard()
+    work = LocalSGD(lr=0.1, batch=8)
+    pace = torch.ones(len(bench.vector))
+    torch.testing.assert_close(bench.run(work, data, pace=pace).vector, bench.run(work, data).vector)
+    pace[0] = 0
+    update, free = bench.run(work, data, pace=pace).vector, bench.run(work, data).vector
+    assert update[0] == 0
+    assert not torch.allclose(update[1:], free[1:])  # the others adapt to what stands still
+
+
 def test_the_servers_vector_and_buffers_are_left_alone():
     bench = Bench(normed())
     vector, buffers = bench.vector.clone(), bench.buffers.clone()

@@ -9,9 +9,10 @@ from fedpace.core import Update
 from fedpace.data import Federation, load
 from fedpace.engine import Plan
 from fedpace.models import build
-from fedpace.server import Annealing, Pruning, Schedule, ServerSGD, Stage
+from fedpace.server import Annealing, Pace, Pruning, Schedule, ServerSGD, Stage
 
 ROUNDS = 6
+STEP = ServerSGD(lr=0.5, momentum=0.5)
 
 
 def federation(clients: int = 5) -> Federation:
@@ -24,11 +25,12 @@ def module(seed: int = 0) -> nn.Module:
 
 
 def every_stage() -> Schedule:
-    """Annealing, FedAvg, dampening with momentum and pruning, in six rounds."""
+    """FedAvg, annealing, a pace and what it does, dampening with momentum and pruning, in six rounds."""
     return Schedule(
         stages=(
             Stage(name="anneal", first=1, last=1, search=Annealing(k=2)),
-            Stage(name="dampen", first=3, last=3, rule=Dampened(), optimizer=ServerSGD(lr=0.5, momentum=0.5)),
+            Stage(name="pace", first=2, last=2, pace=Pace()),
+            Stage(name="dampen", first=3, last=3, rule=Dampened(), optimizer=STEP, pace=Pace()),
             Stage(name="prune", first=4, sends="gradient", rule=Dampened(), counts=True, prunes=True),
         ),
         pruning=Pruning(threshold=0.3),

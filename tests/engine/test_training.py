@@ -32,7 +32,7 @@ def test_a_record_holds_every_metric(uninterrupted):
         assert record["bytes_up"] > 0 < record["bytes_down"]
         assert record["seconds"].keys() == {"search", "local", "aggregate", "evaluate"}
     stages = [record["stage"] for record in uninterrupted.records]
-    assert stages == ["fedavg", "anneal", "fedavg", "dampen", "prune", "prune"]
+    assert stages == ["fedavg", "anneal", "pace", "dampen", "prune", "prune"]
     assert uninterrupted.records[1]["search"]["candidates"] == 2
     pruned = [record["pruned"] for record in uninterrupted.records]
     assert pruned[:4] == [0, 0, 0, 0]

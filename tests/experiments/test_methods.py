@@ -16,7 +16,7 @@ STAGES = {
     "fedgga": ANNEALED,
     "fedgga-paper": ANNEALED,
     "fedgh": {0: "harmonised"},
-    "fedpace": {0: "fedavg", 20: "dampen"},
+    "fedpace": {0: "dampen"},
     "fedpace-anneal": ANNEALED,
     "fedpace-anneal-dampen": {**ANNEALED, 20: "dampen", 42: "fedavg"},
     "fedpace-authors-run": {**ANNEALED, 20: "dampen", 42: "prune"},

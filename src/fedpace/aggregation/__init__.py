@@ -1,6 +1,7 @@
 """Aggregation rules: callables on an N × d matrix of updates, or streams. They know tensors and nothing else."""
 
 from fedpace.aggregation._gram import GramRule, cosines, gram, pairs
+from fedpace.aggregation._magnitude import MagnitudeAgreement
 from fedpace.aggregation._rule import Diagnostics, Rule, Stream, rules
 from fedpace.aggregation._scaled import SignScaled
 from fedpace.aggregation._signs import SignSum, threshold_count
@@ -20,6 +21,7 @@ __all__ = [
     "GramRule",
     "Harmonised",
     "HarmonisedProjection",
+    "MagnitudeAgreement",
     "MagnitudeDampened",
     "Masked",
     "Mean",

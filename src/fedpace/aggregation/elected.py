@@ -32,7 +32,7 @@ class _ElectedStream(Stream):
     def __init__(self, size: int, dtype: torch.dtype) -> None:
         super().__init__()
         # Movement up and down, and the weight of the clients that go there.
-        self._up, self._down, self._up_weight, self._down_weight = torch.zeros(4, size, dtype=dtype)
+        self._up, self._down, self._up_weight, self._down_weight = torch.zeros(4, size, dtype=dtype).unbind()
         self._unweighted = True
 
     def add(self, update: Tensor, weight: float = 1.0) -> None:

@@ -16,16 +16,17 @@ from fedpace.data import Shard
 
 @dataclass(frozen=True)
 class Context:
-    """What the worker lends to one piece of work: its resident model, the server's buffers, and a seed.
+    """What the worker lends to one piece of work: its resident model, the server's buffers, a seed, perhaps a pace.
 
     All randomness comes from ``seed``, which the engine derives from the run, the round and the client. Hence the
-    result depends neither on the worker nor on what it did before.
+    result depends neither on the worker nor on what it did before. ``pace`` scales each coordinate of a local step.
     """
 
     model: FlatModule
     buffers: Buffers
     client: int
     seed: int
+    pace: Tensor | None = None
 
 
 class ClientWork(Named, ABC):

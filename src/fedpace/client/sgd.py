@@ -16,7 +16,7 @@ from fedpace.data import Shard
 
 @works.register("sgd")
 class LocalSGD(BatchedWork):
-    """A few epochs of Adam or SGD from θ; the update is θᵢ − θ. Optimiser state is new in every round.
+    """A few epochs of Adam or SGD from θ at the context's pace; the update is θᵢ − θ. Optimiser state starts anew.
 
     Defaults are FedPACE's: Adam at 1e-3 with weight decay 1e-4, two epochs of at most 100 steps, batches of 32.
     """
@@ -36,10 +36,18 @@ class LocalSGD(BatchedWork):
             model.gradient.zero_()
             loss = F.cross_entropy(model.module(inputs), labels)
             loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            self._step(optimizer, model.vector, context.pace)
             losses.append(loss.item())
         metrics = {"loss": sum(losses) / len(losses)}
         return Update(context.client, model.vector - vector, len(shard), metrics, model.buffers)
+
+    @staticmethod
+    def _step(optimizer: torch.optim.Optimizer, vector: Tensor, pace: Tensor | None) -> None:
+        """One step, each coordinate of it scaled by its pace (scaling gradients would not slow Adam down)."""
+        before = vector.clone() if pace is not None else vector
+        optimizer.step()
+        if pace is not None:
+            vector.sub_(before).mul_(pace).add_(before)
 
     def _optimizer(self, vector: Tensor, gradient: Tensor) -> torch.optim.Optimizer:
         """An optimiser over the one flat parameter: a fused step instead of one per tensor."""

@@ -177,7 +177,8 @@ class Training:
             Task(client, work, self._seed("client", round, client, number), buffers=self._own_buffers.get(client))
             for client in cohort
         ]
-        for update in self._execution.run(tasks, self.server.vector, self.server.buffers):
+        pace = self.server.pace(stage)
+        for update in self._execution.run(tasks, self.server.vector, self.server.buffers, pace):
             if self.plan.buffers == "local" and update.buffers is not None:
                 self._own_buffers[update.client] = update.buffers.clone()
             yield update

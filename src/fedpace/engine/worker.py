@@ -31,9 +31,9 @@ class Worker:
         self.model = FlatModule(module)
         self._federation = federation
 
-    def answer(self, task: Task, vector: Tensor, buffers: Buffers) -> Update:
+    def answer(self, task: Task, vector: Tensor, buffers: Buffers, pace: Tensor | None = None) -> Update:
         """Do a task from the server's vector and buffers."""
-        context = Context(self.model, task.buffers or buffers, task.client, task.seed)
+        context = Context(self.model, task.buffers or buffers, task.client, task.seed, pace)
         torch.manual_seed(derive(task.seed, "torch"))  # dropout and the like in the user's model
         try:
             return task.work(vector, self._shard(task), context)

@@ -6,14 +6,25 @@ import json
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializeAsAny, ValidationError
+from pydantic import Field, SerializeAsAny, ValidationError, model_validator
 
 from fedpace.aggregation import Dampened, Mean
 from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, works
 from fedpace.core import ConfigError, Settings, by_name, first_error
 from fedpace.data import Dirichlet, Partition, partitions
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
-from fedpace.server import Annealing, AnyOptimizer, AnyRule, BufferPolicy, Guard, Pruning, Schedule, ServerSGD, Stage
+from fedpace.server import (
+    Annealing,
+    AnyOptimizer,
+    AnyPace,
+    AnyRule,
+    BufferPolicy,
+    Guard,
+    Pruning,
+    Schedule,
+    ServerSGD,
+    Stage,
+)
 
 Window = Annotated[int, Field(ge=0)]
 
@@ -69,11 +80,21 @@ class ConflictConfig(Settings):
 
 
 class DampenConfig(ConflictConfig):
-    """Sign-agreement dampening. ``then_fedavg`` appends an ordinary round to each (what the authors' runs did)."""
+    """Sign-agreement dampening: of what clients send by the ``rule``, of the steps they take by the ``pace`` (ours).
+
+    ``then_fedavg`` appends an ordinary round to each (what the authors' runs did).
+    """
 
     first: Window = 20
     last: Window | None = None
     then_fedavg: bool = False
+    pace: AnyPace | None = None
+
+    @model_validator(mode="after")
+    def _paces_local_steps(self) -> DampenConfig:
+        if self.pace is not None and self.source == "gradient":
+            raise ValueError("pace scales local steps: expected source = 'pseudo', found 'gradient'")
+        return self
 
 
 class PruneConfig(ConflictConfig, Pruning):
@@ -118,7 +139,7 @@ class RunConfig(Settings):
             stage = self.dampen.exchange("dampen", self.dampen.first, self.dampen.last, base)
             counts = prune is not None and prune.count_from == "dampening"
             then = base if self.dampen.then_fedavg else None
-            stages.append(stage.model_copy(update={"counts": counts, "then": then}))
+            stages.append(stage.model_copy(update={"counts": counts, "then": then, "pace": self.dampen.pace}))
         if prune is not None:
             stage = prune.exchange("prune", prune.first, prune.last, base)
             stages.append(stage.model_copy(update={"counts": True, "prunes": True}))

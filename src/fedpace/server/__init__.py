@@ -4,25 +4,30 @@ from fedpace.server.annealing import Annealing
 from fedpace.server.buffers import BufferPolicy
 from fedpace.server.guard import Guard
 from fedpace.server.optimizers import ServerOptimizer, ServerSGD, optimizers
+from fedpace.server.pace import Pace, ShuffledPace, paces
 from fedpace.server.pruning import Pruner, Pruning
-from fedpace.server.schedule import AnyOptimizer, AnyRule, Schedule, Stage
+from fedpace.server.schedule import AnyOptimizer, AnyPace, AnyRule, Schedule, Stage
 from fedpace.server.server import ExchangeReport, Server
 from fedpace.server.traffic import traffic
 
 __all__ = [
     "Annealing",
     "AnyOptimizer",
+    "AnyPace",
     "AnyRule",
     "BufferPolicy",
     "ExchangeReport",
     "Guard",
+    "Pace",
     "Pruner",
     "Pruning",
     "Schedule",
     "Server",
     "ServerOptimizer",
     "ServerSGD",
+    "ShuffledPace",
     "Stage",
     "optimizers",
+    "paces",
     "traffic",
 ]

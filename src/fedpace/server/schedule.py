@@ -11,9 +11,11 @@ from fedpace.aggregation import Masked, Mean, Rule, rules, threshold_count
 from fedpace.core import ConfigError, Settings, by_name
 from fedpace.server.annealing import Annealing
 from fedpace.server.optimizers import ServerOptimizer, ServerSGD, optimizers
+from fedpace.server.pace import Pace, paces
 from fedpace.server.pruning import Pruning
 
 AnyRule = SerializeAsAny[Annotated[Rule, by_name(rules, "mean")]]
+AnyPace = SerializeAsAny[Annotated[Pace, by_name(paces, "agreement")]]
 AnyOptimizer = SerializeAsAny[Annotated[ServerOptimizer, by_name(optimizers, "sgd")]]
 
 
@@ -21,8 +23,8 @@ class Stage(Settings):
     """What happens in the rounds ``first`` to ``last`` (inclusive; open end if ``None``).
 
     A round may begin with a ``search``. Then clients send an update or a gradient, the ``rule`` aggregates, the
-    ``optimizer`` steps. ``counts`` notes conflicts for pruning and ``prunes`` acts on them. ``then`` is a second such
-    exchange within the round.
+    ``optimizer`` steps. ``pace`` scales the local steps of which an update consists. ``counts`` notes conflicts for
+    pruning and ``prunes`` acts on them. ``then`` is a second such exchange within the round.
     """
 
     name: str = "fedavg"
@@ -33,6 +35,7 @@ class Stage(Settings):
     weights: Literal["uniform", "samples"] = "uniform"
     optimizer: AnyOptimizer = ServerSGD()
     search: Annealing | None = None
+    pace: AnyPace | None = None
     counts: bool = False
     prunes: bool = False
     then: Stage | None = None

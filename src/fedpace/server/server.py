@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedpace.aggregation import MagnitudeAgreement
 from fedpace.core import Buffers, Layout, Update
 from fedpace.server.annealing import Probe, SearchReport
 from fedpace.server.buffers import BufferPolicy, BufferStream
@@ -57,6 +58,7 @@ class Server:
         self.pairwise = pairwise
         self.pruner = Pruner(schedule.pruning, layout) if schedule.pruning is not None else None
         self._optimizer: dict[str, Tensor] = {}
+        self._agreement: Tensor | None = None  # what the pace remembers
 
     def search(self, stage: Stage, seed: int, probe: Probe) -> SearchReport | None:
         """Run the stage's search and move θ to what it found."""
@@ -67,12 +69,17 @@ class Server:
         self._respect_mask(before)
         return report
 
+    def pace(self, stage: Stage) -> Tensor | None:
+        """What scales the clients' local steps in this stage; nothing before a first round was seen."""
+        return stage.pace.of(self._agreement) if stage.pace is not None and self._agreement is not None else None
+
     def exchange(self, stage: Stage, updates: Iterable[Update], clients: int) -> ExchangeReport:
         """Aggregate the updates of at most ``clients`` clients and take one step."""
         report = ExchangeReport()
         stream = stage.rule.start(self.layout.size, clients)
         monitor = Monitor(self.layout, clients, stage.sends, stream.signs, self.pairwise)
         buffers = BufferStream(self.buffer_policy)
+        agreement = MagnitudeAgreement(self.layout.size) if stage.pace is not None else None
         touched = torch.zeros(self.layout.size, dtype=torch.bool) if stage.counts else None
         losses = []
         for update in updates:
@@ -82,7 +89,10 @@ class Server:
                 report.failed += update.failure is not None
                 report.dropped.append({"client": update.client, "reason": reason})
                 continue
-            stream.add(update.vector, float(update.examples) if stage.weights == "samples" else 1.0)
+            weight = float(update.examples) if stage.weights == "samples" else 1.0
+            stream.add(update.vector, weight)
+            if agreement is not None:
+                agreement.add(update.vector, weight)
             monitor.add(update.vector)
             buffers.add(update.buffers, update.examples)
             if touched is not None:
@@ -94,6 +104,8 @@ class Server:
             return report
         report.train_loss = sum(losses) / len(losses)
         self._step(stage, stream.finish(), monitor, touched)
+        if stage.pace is not None and agreement is not None:
+            self._agreement = stage.pace.remember(self._agreement, agreement.finish()[1])
         buffers.finish(self.buffers)
         report.similarity, report.agreement = monitor.similarity(), monitor.agreement()
         report.diagnostics = stream.diagnostics
@@ -127,6 +139,8 @@ class Server:
             "buffers.integers": self.buffers.integers,
         }
         tensors |= {f"optimizer.{name}": tensor for name, tensor in self._optimizer.items()}
+        if self._agreement is not None:
+            tensors["agreement"] = self._agreement
         if self.pruner is not None:
             tensors |= {"pruning.mask": self.pruner.mask, "pruning.counters": self.pruner.counters}
         return {name: tensor.clone() for name, tensor in tensors.items()}
@@ -137,5 +151,6 @@ class Server:
         self.buffers = Buffers(tensors["buffers.floats"], tensors["buffers.integers"])
         prefix = "optimizer."
         self._optimizer = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        self._agreement = tensors.get("agreement")
         if self.pruner is not None:
             self.pruner.mask, self.pruner.counters = tensors["pruning.mask"], tensors["pruning.counters"]

@@ -21,5 +21,5 @@ def traffic(stage: Stage, layout: Layout, buffers: Buffers, policy: BufferPolicy
             continue
         sends_statistics = exchange.sends == "update" and policy != "keep_server"
         up += model + (statistics if sends_statistics else 0)
-        down += model + statistics
+        down += model * (2 if exchange.pace is not None else 1) + statistics
     return 4 * up * clients, 4 * down * clients

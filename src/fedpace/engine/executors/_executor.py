@@ -22,8 +22,10 @@ class Execution(ABC):
     """
 
     @abstractmethod
-    def run(self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers) -> Iterator[Update]:
-        """Do all tasks from the same vector and buffers. Consume the iterator to its end."""
+    def run(
+        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, pace: Tensor | None = None
+    ) -> Iterator[Update]:
+        """Do all tasks from the same vector and buffers, at the same pace. Consume the iterator to its end."""
 
     @abstractmethod
     def close(self) -> None:

@@ -49,11 +49,12 @@ class _Row:
 
     @classmethod
     def like(cls, worker: Worker) -> _Row:
-        def shared(tensor: Tensor) -> Tensor:
-            return torch.zeros_like(tensor).share_memory_()  # type: ignore[no-any-return, no-untyped-call]
-
         buffers = worker.model.buffers
-        return cls(shared(worker.model.vector), Buffers(shared(buffers.floats), shared(buffers.integers)))
+        return cls(_shared(worker.model.vector), Buffers(_shared(buffers.floats), _shared(buffers.integers)))
+
+
+def _shared(like: Tensor) -> Tensor:
+    return torch.zeros_like(like).share_memory_()  # type: ignore[no-any-return, no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class _ProcessExecution(Execution):
         self._worker = Worker(copy.deepcopy(module), federation)
         try:
             self._server = _Row.like(self._worker)
+            self._pace = _shared(self._worker.model.vector)
             # Twice as many rows as workers: nobody waits while an earlier, slower client is still at work.
             self._rows = [_Row.like(self._worker) for _ in range(2 * workers)]
         except RuntimeError as error:
@@ -109,15 +111,20 @@ class _ProcessExecution(Execution):
 
     def _spawn(self) -> _Process:
         ours, theirs = self._context.Pipe()
-        arguments = (theirs, self._worker, self._server, self._rows, os.getpid())
+        arguments = (theirs, self._worker, self._server, self._pace, self._rows, os.getpid())
         process = self._context.Process(target=_serve, args=arguments, daemon=True, name="fedpace-worker")
         process.start()
         theirs.close()
         return _Process(process, ours)
 
-    def run(self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers) -> Iterator[Update]:
+    def run(
+        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, pace: Tensor | None = None
+    ) -> Iterator[Update]:
         self._server.vector.copy_(vector)
         self._server.buffers.copy_(buffers)
+        self._paced = pace is not None
+        if pace is not None:
+            self._pace.copy_(pace)
         waiting = list(reversed(range(len(tasks))))  # tasks not yet handed out, next one last
         free = list(range(len(self._rows)))
         answers: dict[int, tuple[int, _Answer]] = {}
@@ -149,7 +156,7 @@ class _ProcessExecution(Execution):
         if task.buffers is not None:
             self._rows[row].buffers.copy_(task.buffers)
         try:
-            worker.pipe.send((row, replace(task, buffers=None), task.buffers is not None))
+            worker.pipe.send((row, replace(task, buffers=None), task.buffers is not None, self._paced))
         except OSError:  # it died; the next look at it finds the closed pipe and replaces it
             attempts[number] -= 1
 
@@ -182,7 +189,7 @@ class _ProcessExecution(Execution):
             worker.process.join()
 
 
-def _serve(pipe: Connection, worker: Worker, server: _Row, rows: list[_Row], parent: int) -> None:
+def _serve(pipe: Connection, worker: Worker, server: _Row, pace: Tensor, rows: list[_Row], parent: int) -> None:
     """Main loop of a worker process: it ends when its pipe closes or its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's business
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -192,8 +199,9 @@ def _serve(pipe: Connection, worker: Worker, server: _Row, rows: list[_Row], par
             while not pipe.poll(ORPHAN_CHECK):
                 if os.getppid() != parent:
                     return
-            row, task, own_buffers = pipe.recv()
+            row, task, own_buffers, paced = pipe.recv()
             buffers = rows[row].buffers if own_buffers else server.buffers
-            pipe.send(_Answer.split(worker.answer(task, server.vector, buffers), rows[row]))
+            answer = worker.answer(task, server.vector, buffers, pace if paced else None)
+            pipe.send(_Answer.split(answer, rows[row]))
     except (EOFError, OSError):
         return

@@ -27,10 +27,12 @@ class _SerialExecution(Execution):
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
-    def run(self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers) -> Iterator[Update]:
+    def run(
+        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, pace: Tensor | None = None
+    ) -> Iterator[Update]:
         for task in tasks:
             with torch.random.fork_rng(devices=[]):  # the user's own random numbers go on undisturbed
-                update = self._worker.answer(task, vector, buffers)
+                update = self._worker.answer(task, vector, buffers, pace)
             yield update
 
     def close(self) -> None:
