@@ -32,7 +32,7 @@ def evidence(
 ) -> Evidence:
     """Everything that a reader needs to check a table: settings, versions, and each run's numbers and curve."""
     chosen = reproduction.scales[scale]
-    settings = {job.label: job.config.model_dump(mode="json", exclude={"seed", "executor", "track"}) for job in jobs}
+    settings = {job.label: _settings(job) for job in jobs}
     return {
         "name": reproduction.name,
         "title": reproduction.title,
@@ -46,6 +46,14 @@ def evidence(
         "versions": read_run(jobs[0].folder)["versions"],
         "runs": [_run(job, result) for job, result in zip(jobs, results, strict=True)],
     }
+
+
+def _settings(job: CaseJob) -> dict[str, Any]:
+    """What all runs of a row have in common."""
+    settings = job.config.model_dump(mode="json", exclude={"seed", "executor", "track"})
+    if job.case:
+        settings["data"]["partition"].pop("held_out")
+    return settings
 
 
 def _run(job: CaseJob, result: Result) -> dict[str, Any]:

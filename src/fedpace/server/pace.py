@@ -24,7 +24,7 @@ class Pace(Named):
     ``floor``, at which a coordinate can recover from conflict. Cost: a vector that the server keeps and sends along.
     """
 
-    memory: float = Field(0.7, ge=0, lt=1)
+    memory: float = Field(0.5, ge=0, lt=1)
     power: float = Field(4.0, ge=0)
     floor: float = Field(0.05, gt=0, le=1)
 
