@@ -223,6 +223,7 @@ def report(
 def reproduce(
     name: Annotated[str, typer.Argument(help="A table or figure (see 'fedpace list reproductions').")],
     scale: Annotated[ScaleOption, typer.Option(help="Seconds, minutes, or the paper's setting.")] = ScaleOption.quick,
+    set_: Set = None,
     runs: Annotated[Path, typer.Option(help="Folder of the runs; what is there is not run again.")] = Path(
         "runs/reproduce"
     ),
@@ -234,9 +235,11 @@ def reproduce(
 ) -> None:
     """Run what a table or figure of a paper needs, and show the paper's numbers beside ours."""
     from fedpace.experiments.evidence import tables
+    from fedpace.experiments.presets import parse_overrides
     from fedpace.experiments.reproduce import reproduce
 
-    done = reproduce(name, scale.value, runs=runs, out=out, workers=workers, console=err_console)
+    changes = parse_overrides(set_ or [])
+    done = reproduce(name, scale.value, changes=changes, runs=runs, out=out, workers=workers, console=err_console)
     if as_json:
         _print_json({**done.evidence, "files": done.files})
         return

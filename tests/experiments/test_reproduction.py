@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedpace.cli import app
-from fedpace.core import ConfigError
+from fedpace.core import ConfigError, RunFolderError
 from fedpace.experiments import load_config
 from fedpace.experiments.evidence import page, tables
 from fedpace.experiments.reproduce import reproduce
@@ -31,6 +31,7 @@ def made_up(values, metric="final", **more):
         "reference": next(iter(values)),
         "published": {},
         "differs": ["Everything."],
+        "changes": {"local.lr": 0.1},
         "versions": {"python": "3"},
         "runs": runs,
         **more,
@@ -87,7 +88,7 @@ def test_committed_pages_say_what_their_numbers_say(path):
 def test_committed_evidence_is_of_the_presets_as_they_are(path):
     """Whoever changes a preset must run its evidence again; a new setting with its default changes nothing."""
     found = json.loads(path.read_text())
-    jobs = load_reproduction(path.stem).jobs(found["scale"], Path())
+    jobs = load_reproduction(path.stem).jobs(found["scale"], Path(), found["changes"])
     for job in jobs:
         assert_contains(job.config.model_dump(mode="json"), found["settings"][job.label])
     assert [(job.label, job.config.seed, job.case) for job in jobs] == [
@@ -148,7 +149,7 @@ def test_page_names_command_differences_and_warnings():
     found = made_up({"a": [1.0]})
     found["runs"][0]["warnings"] = ["annealing did nothing"]
     text = page(found, ["picture.png"])
-    assert "`fedpace reproduce paper.table --scale smoke`: 1 rounds, seeds 0." in text
+    assert "`fedpace reproduce paper.table --scale smoke --set local.lr=0.1`: 1 rounds, seeds 0." in text
     assert "* Everything." in text
     assert "* a: annealing did nothing" in text
     assert "![A table](picture.png)" in text
@@ -190,12 +191,21 @@ def test_unknown_reproduction_names_the_nearest():
         load_reproduction("fedpace.tabel1")
 
 
+def test_place_that_cannot_be_written_is_found_before_training(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError, match="file/out: cannot be written"):
+        reproduce("fedpace.figure5", "smoke", runs=tmp_path / "runs", out=tmp_path / "file" / "out")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_command_prints_paper_and_ours_and_goes_on_with_finished_runs(tmp_path):
     arguments = ["reproduce", "fedpace.figure5", "--scale", "smoke", "--runs", str(tmp_path / "runs")]
+    arguments += ["--set", "local.lr=0.05"]
     first = CliRunner().invoke(app, arguments)
     assert first.exit_code == 0, first.output
     assert "19.48" in first.output
     assert "What differs from the paper" in first.output
+    assert "local.lr = 0.05." in first.output
     assert (tmp_path / "runs" / "smoke" / "fedpace.figure5.md").exists()
     times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("rounds.jsonl")}
     assert CliRunner().invoke(app, [*arguments, "--json"]).exit_code == 0

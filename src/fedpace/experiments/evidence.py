@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from math import isnan, nan
 from typing import Any
@@ -28,7 +28,11 @@ _TITLES = {
 
 
 def evidence(
-    reproduction: Reproduction, scale: ScaleName, jobs: Sequence[CaseJob], results: Sequence[Result]
+    reproduction: Reproduction,
+    scale: ScaleName,
+    jobs: Sequence[CaseJob],
+    results: Sequence[Result],
+    changes: Mapping[str, Any],
 ) -> Evidence:
     """Everything that a reader needs to check a table: settings, versions, and each run's numbers and curve."""
     chosen = reproduction.scales[scale]
@@ -41,7 +45,8 @@ def evidence(
         "metrics": list(reproduction.metrics),
         "reference": reproduction.reference,
         "published": {label: variant.published for label, variant in reproduction.methods.items()},
-        "differs": [*reproduction.differs, *chosen.differs],
+        "differs": [*reproduction.differs, *chosen.differs, *(f"{key} = {value}." for key, value in changes.items())],
+        "changes": dict(changes),
         "settings": settings,
         "versions": read_run(jobs[0].folder)["versions"],
         "runs": [_run(job, result) for job, result in zip(jobs, results, strict=True)],
@@ -153,13 +158,14 @@ def page(found: Evidence, pictures: Iterable[str]) -> str:
     """The results as a Markdown page; ``pictures`` are files beside it."""
     rounds = sorted({len(run["curve"]) for run in found["runs"]})
     seeds = sorted({run["seed"] for run in found["runs"]})
+    changes = "".join(f" --set {key}={value}" for key, value in found["changes"].items())
     numbers = f"[{found['name']}.json]({found['name']}.json)"
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     warnings = dict.fromkeys(f"{run['method']}: {warning}" for run in found["runs"] for warning in run["warnings"])
     parts = [
         f"# {found['title']}",
         found["source"],
-        f"`fedpace reproduce {found['name']} --scale {found['scale']}`: {_listed(rounds)} rounds, "
+        f"`fedpace reproduce {found['name']} --scale {found['scale']}{changes}`: {_listed(rounds)} rounds, "
         f"seeds {_listed(seeds)}. Every run with its curve, and all settings: {numbers}.",
         *(table.markdown() for table in tables(found)),
         *(f"![{found['title']}]({picture})" for picture in pictures),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from fedpace.core import RunFolderError
 from fedpace.experiments.batch import run_batch
 from fedpace.experiments.evidence import Evidence, evidence, page
 from fedpace.experiments.pictures import draw
@@ -26,25 +29,30 @@ def reproduce(
     name: str,
     scale: ScaleName = "quick",
     *,
+    changes: Mapping[str, Any] | None = None,
     runs: Path = Path("runs/reproduce"),
     out: Path | None = None,
     workers: int | None = None,
     console: Console | None = None,
 ) -> Reproduced:
-    """Reproduce a table or figure. Finished runs in ``runs`` are taken as they are, interrupted ones are resumed.
+    """Reproduce a table or figure, with ``changes`` to any settings (which the page then names).
 
-    Full results go to ``docs/results`` unless ``out`` says otherwise; those of other scales beside their runs, so that
-    a quick look never replaces evidence.
+    Finished runs in ``runs`` are taken as they are, interrupted ones are resumed. Results go to ``out``; by default full
+    ones to ``docs/results`` and others beside their runs, so that a quick look never replaces evidence.
     """
     reproduction = load_reproduction(name)
     folder = runs / scale
     out = out or (Path("docs/results") if scale == "full" else folder)
-    jobs = reproduction.jobs(scale, folder)
+    try:
+        out.mkdir(parents=True, exist_ok=True)  # hours before it is needed
+    except OSError as error:
+        raise RunFolderError(f"{out}: cannot be written ({error.strerror})") from None
+    jobs = reproduction.jobs(scale, folder, changes)
     distinct = list({job.folder: job for job in jobs}.values())  # two rows may be one and the same run
     finished = run_batch(distinct, console or Console(stderr=True), workers=workers)
     by_folder = dict(zip((job.folder for job in distinct), finished, strict=True))
     results = [by_folder[job.folder] for job in jobs]
-    found = evidence(reproduction, scale, jobs, results)
+    found = evidence(reproduction, scale, jobs, results, changes or {})
     pictures = draw(reproduction, jobs, results, out)
     written = [out / f"{name}.json", out / f"{name}.md"]
     written[0].write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")

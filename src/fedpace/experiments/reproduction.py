@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
@@ -76,14 +77,14 @@ class Reproduction(Settings):
     differs: tuple[str, ...] = ()
     scales: dict[ScaleName, Scale]
 
-    def jobs(self, scale: ScaleName, folder: Path) -> list[CaseJob]:
-        """The runs of a scale. A run's folder follows from its config, so reproductions share runs."""
+    def jobs(self, scale: ScaleName, folder: Path, changes: Mapping[str, Any] | None = None) -> list[CaseJob]:
+        """The runs of a scale, with some more ``changes``. A run's folder follows from its config: runs are shared."""
         chosen = self.scales[scale]
         cases = chosen.cases or self.cases or {"": {}}
         found = []
-        for (label, variant), (case, changes), seed in product(self.methods.items(), cases.items(), chosen.seeds):
+        for (label, variant), (case, own), seed in product(self.methods.items(), cases.items(), chosen.seeds):
             preset = variant.preset or label
-            overrides = {**self.settings, **variant.settings, **changes, **chosen.settings, "seed": seed}
+            overrides = {**self.settings, **variant.settings, **own, **chosen.settings, **(changes or {}), "seed": seed}
             config = load_config(preset, overrides).shortened(chosen.rounds)
             found.append(CaseJob(label, config, folder / f"{preset}-{config.fingerprint()}-seed{seed}", case))
         return found
