@@ -37,8 +37,8 @@ def reproduce(
 ) -> Reproduced:
     """Reproduce a table or figure, with ``changes`` to any settings (which the page then names).
 
-    Finished runs in ``runs`` are taken as they are, interrupted ones are resumed. Results go to ``out``; by default full
-    ones to ``docs/results`` and others beside their runs, so that a quick look never replaces evidence.
+    Finished runs in ``runs`` are taken as they are, interrupted ones are resumed. Results go to ``out``; by default
+    full ones to ``docs/results`` and others beside their runs, so that a quick look never replaces evidence.
     """
     reproduction = load_reproduction(name)
     folder = runs / scale
