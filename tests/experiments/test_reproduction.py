@@ -2,14 +2,18 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from fedpace.cli import app
 from fedpace.core import ConfigError, RunFolderError
 from fedpace.experiments import load_config
+from fedpace.experiments.batch import Job, run_batch
 from fedpace.experiments.evidence import page, tables
 from fedpace.experiments.reproduce import reproduce
 from fedpace.experiments.reproduction import load_reproduction, reproduction_names
+
+from .helpers import fast_config
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 REQUIRED = {"method", "data", "seed", "final", "best", "last10", "auc", "similarity", "curve"}
@@ -169,6 +173,20 @@ def test_fingerprint_tells_results_apart():
     config = load_config("fedpace")
     assert config.fingerprint() == load_config("fedpace", {"executor": "serial", "seed": 3}).fingerprint()
     assert config.fingerprint() != load_config("fedpace", {"local.lr": 0.1}).fingerprint()
+
+
+def test_run_of_an_older_version_goes_on(tmp_path):
+    """A setting that did not exist when a run began has its default there."""
+    job = Job("fedavg", fast_config(rounds=1), tmp_path / "run")
+    run_batch([job], Console(quiet=True), workers=1)
+    description = json.loads((job.folder / "run.json").read_text())
+    del description["config"]["guard"], description["config"]["aggregate"]["weights"]
+    (job.folder / "run.json").write_text(json.dumps(description))
+    (result,) = run_batch([job], Console(quiet=True), workers=1)
+    assert len(result.records) == 1
+    other = Job("fedavg", fast_config(rounds=1, aggregate__weights="samples"), job.folder)
+    with pytest.raises(RunFolderError, match=r"aggregate.weights = 'uniform', this one has 'samples'"):
+        run_batch([other], Console(quiet=True), workers=1)
 
 
 def test_shortened_windows_keep_order_and_place():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from fedpace.engine.events import Record
 
 # Settings that do not change results, so a resumed run may change them.
 IRRELEVANT = ("executor", "track", "method", "kind", "description")
+
+
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class RunFolder:
@@ -38,12 +42,15 @@ class RunFolder:
         except OSError as error:
             raise RunFolderError(f"{self.path}: cannot be written ({error.strerror})") from None
 
-    def resume(self, description: dict[str, Any]) -> None:
-        """Go on with the run in this folder; one with another config is refused."""
+    def resume(self, description: dict[str, Any], upgrade: Upgrade = dict) -> None:
+        """Go on with the run in this folder; one with another config is refused.
+
+        ``upgrade`` completes the config of an older version with the settings that are new since then.
+        """
         run = read_run(self.path)
         if run.get("data", description["data"]) != description["data"]:
             raise RunFolderError(f"{self.path}: holds a run on other data; choose another --out")
-        found, wanted = _flat(run["config"]), _flat(description["config"])
+        found, wanted = _flat(upgrade(run["config"])), _flat(description["config"])
         for key in sorted(found.keys() | wanted.keys()):
             if key.split(".")[0] not in IRRELEVANT and found.get(key) != wanted.get(key):
                 raise RunFolderError(

@@ -21,7 +21,7 @@ from fedpace.data import Federation
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.events import Listener, Record
 from fedpace.engine.executors import Execution, Executor, Processes
-from fedpace.engine.folder import RunFolder
+from fedpace.engine.folder import RunFolder, Upgrade
 from fedpace.engine.measuring import Measuring, collect
 from fedpace.engine.worker import Task
 from fedpace.server import BufferPolicy, Guard, Schedule, Server, Stage, traffic
@@ -43,6 +43,7 @@ class Plan:
     measuring: Measuring = field(default_factory=Measuring)
     executor: Executor = field(default_factory=Processes)
     config: dict[str, Any] = field(default_factory=dict)
+    upgrade: Upgrade = dict  # completes the config in a run folder of an older version
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ class Training:
         if not (resume and (folder.path / "run.json").exists()):
             folder.create(description)
             return []
-        folder.resume(description)
+        folder.resume(description, self.plan.upgrade)
         found = folder.checkpoints.last()
         if found is None:
             return folder.keep_rounds_before(0)

@@ -22,7 +22,7 @@ from fedpace.core import FedpaceError, RunFolderError
 from fedpace.data import Data, Federation
 from fedpace.engine import RunFolder, Serial, read_rounds
 from fedpace.engine.executors import can_fork, cores
-from fedpace.experiments.config import RunConfig
+from fedpace.experiments.config import RunConfig, upgraded
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import BatchProgress
 from fedpace.experiments.run import Model, Result, execute, federate
@@ -103,7 +103,7 @@ def _check(jobs: Sequence[Job], data: Data | Federation | None, model: Model | N
             build(chosen, federation.shape, len(federation.classes), job.config.seed)
             if (job.folder / "run.json").exists():
                 description = {"config": job.config.model_dump(mode="json"), "data": federation.fingerprint()}
-                RunFolder(job.folder).resume(description)
+                RunFolder(job.folder).resume(description, upgraded)
 
 
 @contextmanager

@@ -155,7 +155,8 @@ class RunConfig(Settings):
         >>> RunConfig(seed=1, description="again").fingerprint() == RunConfig().fingerprint()
         True
         """
-        relevant = self.model_dump(mode="json", exclude={*IRRELEVANT, "seed"})
+        # A setting that has its default is left out, so that settings which are new tomorrow change no digest.
+        relevant = self.model_dump(mode="json", exclude={*IRRELEVANT, "seed"}, exclude_defaults=True)
         return blake2b(json.dumps(relevant, sort_keys=True).encode(), digest_size=4).hexdigest()
 
     def shortened(self, rounds: int) -> RunConfig:
@@ -193,6 +194,7 @@ class RunConfig(Settings):
             measuring=self.measuring,
             executor=self.executor,
             config=self.model_dump(mode="json"),
+            upgrade=upgraded,
         )
 
     def _gradient(self) -> ClientWork:
@@ -200,6 +202,14 @@ class RunConfig(Settings):
         if not isinstance(self.local, BatchedWork):
             return Gradient()
         return Gradient(epochs=self.local.epochs, batch=self.local.batch, max_steps=self.local.max_steps)
+
+
+def upgraded(config: dict[str, Any]) -> dict[str, Any]:
+    """A config as an older version wrote it, completed with today's defaults; one that is no longer valid as it is."""
+    try:
+        return RunConfig(**config).model_dump(mode="json")
+    except (ValidationError, ConfigError):
+        return config
 
 
 def parse_config(table: dict[str, Any], origin: str) -> RunConfig:
