@@ -10,14 +10,20 @@ from fedpace.aggregation import Mean
 RELATIVE = {torch.float32: 1e-5, torch.float64: 1e-9}
 
 
-def stream(rule, updates, weights=None, clients=None):
-    """A finished stream and its result. Each row is overwritten once it was added: a stream owns what it keeps."""
+def filled(rule, updates, weights=None, clients=None):
+    """A stream that awaits its end. Each row is overwritten once it was added: a stream owns what it keeps."""
     found = rule.start(updates.shape[1], clients or len(updates), updates.dtype)
     row = torch.empty(updates.shape[1], dtype=updates.dtype)
     for i, update in enumerate(updates):
         row.copy_(update)
         found.add(row) if weights is None else found.add(row, float(weights[i]))
         row.fill_(torch.nan)
+    return found
+
+
+def stream(rule, updates, weights=None, clients=None):
+    """A finished stream and its result."""
+    found = filled(rule, updates, weights, clients)
     return found, found.finish()
 
 
@@ -122,6 +128,15 @@ def stream_equals_matrix(rule, updates, weights=None):
     assert torch.equal(stream(rule, updates, weights)[1], rule(updates, weights))
 
 
+def split(rule, updates, weights=None):
+    """An aggregate and its mask are together what the stream would have finished in, with the same diagnostics."""
+    (whole, expected), parts = stream(rule, updates, weights), filled(rule, updates, weights)
+    unmasked, mask = parts.split()
+    assert torch.equal(unmasked if mask is None else unmasked * mask, expected)
+    assert mask is None or (mask.shape == expected.shape and (mask >= 0).all())
+    assert parts.diagnostics == whole.diagnostics
+
+
 def missing_clients(rule, updates, weights=None):
     """Clients that were expected and dropped out leave no trace."""
     late = stream(rule, updates, weights, clients=len(updates) + 5)[1]
@@ -163,6 +178,7 @@ UNIVERSAL = [
     precision,
     form,
     stream_equals_matrix,
+    split,
     missing_clients,
     repeatable,
     no_weights_are_ones,

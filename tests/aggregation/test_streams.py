@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from fedpace.aggregation import Dampened, Harmonised, Masked, Mean
+from fedpace.aggregation import AndMask, Dampened, Harmonised, Masked, Mean, Shrunk
 from fedpace.core import ConfigError
 from tests.aggregation.inputs import make
-from tests.aggregation.properties import stream
+from tests.aggregation.properties import filled, stream
 
 
 def held(thing, seen):
@@ -31,10 +31,30 @@ def bytes_after(rule, clients, size=1000):
     return held(found, set())
 
 
-@pytest.mark.parametrize("rule", [Mean(), Dampened(), Masked()], ids=repr)
+@pytest.mark.parametrize("rule", [Mean(), Dampened(), Masked(), AndMask(rescale="surviving_share")], ids=repr)
 @pytest.mark.parametrize("clients", [1, 3, 50, 200])
 def test_memory_does_not_grow_with_clients(rule, clients):
     assert 1000 * 4 <= bytes_after(rule, clients) <= 2 * 1000 * 4
+
+
+@pytest.mark.parametrize("clients", [1, 3, 50, 200])
+def test_votes_by_samples_need_a_double_vector_more(clients):
+    by_heads, by_samples = Masked(), Masked(agreement_weights="samples")
+    assert bytes_after(by_samples, clients) == bytes_after(by_heads, clients) + 1000 * 8
+
+
+def test_only_rules_with_a_mask_split_it_off():
+    updates = torch.tensor([[3.0, 1.0], [3.0, 1.0], [3.0, -5.0]])
+    masks = {}
+    for rule in (Mean(), Harmonised(), Dampened(), AndMask(), Shrunk()):
+        unmasked, mask = filled(rule, updates).split()
+        masks[rule.name] = mask if mask is None else mask.tolist()
+        assert mask is None or torch.equal(unmasked, Mean()(updates))
+    assert masks["mean"] is None
+    assert masks["harmonised"] is None
+    assert masks["dampened"] == pytest.approx([1, 1 / 3])
+    assert masks["and_mask"] == [1, 0]
+    assert masks["shrunk"] == pytest.approx([2 / 3, 2 / 3])
 
 
 def test_mean_holds_one_vector():

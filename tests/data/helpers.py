@@ -16,8 +16,8 @@ def png(value, side=4, mode="L"):
 
 
 def write_parquet(path, labels, images=None, image="image", label="label", **columns):
-    """A file of the hub's schema; the i-th image is grey of value i unless images are given."""
-    images = [png(i) for i in range(len(labels))] if images is None else images
+    """A file of the hub's schema; the i-th image is grey of value i (mod 256) unless images are given."""
+    images = [png(i % 256) for i in range(len(labels))] if images is None else images
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [{"bytes": data, "path": f"{i}.png"} for i, data in enumerate(images)]
     pq.write_table(pa.table({image: rows, label: labels, **columns}), path)

@@ -6,7 +6,7 @@ from PIL import Image
 from rich.console import Console
 
 from fedpace.core import DataError
-from fedpace.data import Data, counts_table, load, save_counts_figure
+from fedpace.data import Data, counts_table, load, save_counts_figure, save_examples_figure
 
 from .helpers import toy
 
@@ -58,3 +58,30 @@ def test_the_figure_is_saved(clients, suffix, tmp_path):
 def test_an_unknown_format_is_an_error(tmp_path):
     with pytest.raises(DataError, match=r"ends in .pdf, .png, .svg, found '.doc'"):
         save_counts_figure(load("digits").partition("iid"), tmp_path / "counts.doc")
+
+
+def colourful(path):
+    pixels = np.asarray(Image.open(path).convert("RGB")).astype(int)
+    return (np.ptp(pixels, axis=2) > 100).mean()
+
+
+def test_examples_are_drawn_as_clients_see_them(tmp_path):
+    digits = load("digits")
+    for shift in (None, "coloured"):
+        save_examples_figure(digits.partition("iid", clients=3, shift=shift), tmp_path / "new" / f"{shift}.png")
+    assert colourful(tmp_path / "new" / "None.png") == 0
+    assert colourful(tmp_path / "new" / "coloured.png") > 0.02
+
+
+def test_examples_of_many_clients_with_few_classes_fit(tmp_path):
+    federation = load("digits").partition("shards", clients=200, classes_per_client=1, shift="rotated")
+    save_examples_figure(federation, tmp_path / "many.png")
+    with Image.open(tmp_path / "many.png") as picture:
+        assert max(picture.size) < 1500
+
+
+@pytest.mark.parametrize("name", ["pictures.doc", "pictures.png"])
+def test_vectors_and_unknown_formats_are_refused(tmp_path, name):
+    message = "ends in .pdf" if name.endswith("doc") else r"expected images with 1 or 3 channels, found shape \(1,\)"
+    with pytest.raises(DataError, match=message):
+        save_examples_figure(Data("two", toy([0, 1] * 9), toy([0, 1])).partition("iid", clients=1), tmp_path / name)

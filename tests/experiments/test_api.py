@@ -11,6 +11,7 @@ from fedpace.core import ConfigError, RunFolderError
 from fedpace.data import Iid
 from fedpace.experiments import federate
 from fedpace.experiments.batch import slug
+from fedpace.models import ModelConfig
 
 from .helpers import FAST, Flat, fast_config, measured, snapshot
 
@@ -116,6 +117,37 @@ def test_a_factory_is_drawn_from_the_seed(model):
 def test_a_model_that_does_not_fit_is_one_line():
     with pytest.raises(fedpace.FedpaceError, match="its output size must match the data's 10 classes"):
         train(model=Flat(outputs=7))
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ({"name": "resnet8", "norm": "batch"}, {}),
+        ("resnet8", {"model.norm": "batch"}),
+        (ModelConfig(name="resnet8", options={"norm": "group"}), {"model.norm": "batch"}),
+    ],
+)
+def test_a_models_options_reach_the_run_and_its_folder(tmp_path, model, settings):
+    result = train(model=model, settings=settings, rounds=1, out=tmp_path / "run")
+    assert any(isinstance(part, nn.BatchNorm2d) for part in result.module.modules())
+    assert fedpace.Result.read(tmp_path / "run").config["model"] == {"name": "resnet8", "norm": "batch"}
+    with pytest.raises(RunFolderError, match=r"model.norm = 'batch', this one has 'group'"):
+        train(model={"name": "resnet8", "norm": "group"}, rounds=1, out=tmp_path / "run", resume=True)
+    with pytest.raises(RunFolderError, match="holds a run with"):
+        train(model="resnet8", rounds=1, out=tmp_path / "run", resume=True)
+
+
+def test_models_and_their_options_may_differ_between_the_methods_of_a_comparison(tmp_path):
+    variants = {"group": {"method": "fedavg"}, "batch": {"method": "fedavg", "model.norm": "batch"}}
+    compare(variants, model="resnet8", seeds=[0], rounds=1, out=tmp_path)
+    written = [fedpace.Result.read(tmp_path / f"{label}-seed0") for label in variants]
+    assert [result.config["model"] for result in written] == ["resnet8", {"name": "resnet8", "norm": "batch"}]
+    assert written[0].records[0]["loss"] != written[1].records[0]["loss"]
+
+
+def test_options_of_a_module_that_is_built_already_are_refused():
+    with pytest.raises(ConfigError, match="unknown model 'Flat'"):
+        train(model=Flat(), settings={"model.norm": "batch"})
 
 
 # Rules and settings.

@@ -1,9 +1,12 @@
+import json
+
 import pytest
 
 from fedpace.aggregation import Dampened
 from fedpace.core import ConfigError
 from fedpace.experiments import load_config
 from fedpace.experiments.config import RunConfig, parse_config
+from fedpace.models import ModelConfig
 
 
 def names(config, rounds=50):
@@ -77,6 +80,13 @@ def test_gradients_are_taken_of_the_batches_that_training_would_see():
         ({"seed": -1}, "here: seed: input should be greater than or equal to 0, found -1"),
         ({"dampen": {"lr": 0}}, "here: dampen.lr: input should be greater than 0, found 0"),
         ({"cohort": {"number": 2, "fraction": 0.5}}, "here: cohort: give a fraction or a number of clients, not both"),
+        (
+            {"model": {"name": "resnet8", "nrom": "batch"}},
+            r"here: model 'resnet8': unknown option 'nrom'; did you mean",
+        ),
+        ({"model": {"norm": "bach"}}, r"here: model 'small_cnn': unknown norm 'bach'; did you mean 'batch'\?"),
+        ({"model": {"name": "linear", "norm": "batch"}}, "here: model 'linear': unknown option 'norm'; known: none"),
+        ({"model": 3}, "here: model: expected a name or a table with 'name', found 3"),
         ({"aggregate": {"rule": "json:dumps"}}, "json:dumps"),
         ({"aggregate": {"rule": "collections:OrderedDict"}}, "collections:OrderedDict"),
     ],
@@ -85,3 +95,37 @@ def test_anything_wrong_is_one_line(table, message):
     with pytest.raises(ConfigError, match=message) as caught:
         parse_config(table, "here")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "written"),
+    [
+        ({}, "small_cnn"),
+        ({"model": "resnet8"}, "resnet8"),
+        ({"model": {"name": "resnet8"}}, "resnet8"),
+        ({"model": "Flat"}, "Flat"),  # a user's module, known only to the call that was given it
+        ({"model": {"name": "resnet8", "norm": "batch"}}, {"name": "resnet8", "norm": "batch"}),
+        ({"model": "resnet8", "model.norm": "batch"}, {"name": "resnet8", "norm": "batch"}),
+        ({"model.norm": "group"}, {"name": "small_cnn", "norm": "group"}),
+        ({"model": {"name": "resnet8", "norm": "batch"}, "model.name": "linear"}, "linear"),
+    ],
+)
+def test_a_model_is_written_as_its_name_or_as_a_table_of_its_options(overrides, written):
+    config = load_config("fedavg", overrides)
+    dumped = config.model_dump(mode="json")
+    assert dumped["model"] == written
+    assert json.loads(json.dumps(dumped)) == dumped
+    again = RunConfig(**dumped)
+    assert again == config
+    assert again.fingerprint() == config.fingerprint()
+
+
+def test_a_models_options_change_the_fingerprint():
+    tables = ["resnet8", {"name": "resnet8", "norm": "batch"}, {"name": "small_cnn", "norm": "group"}, "small_cnn"]
+    assert len({RunConfig(model=table).fingerprint() for table in tables}) == len(tables)
+
+
+def test_a_preset_may_give_a_models_options(tmp_path):
+    (tmp_path / "mine.toml").write_text('model = { name = "resnet8", norm = "batch" }\n')
+    assert load_config(tmp_path / "mine.toml").model == ModelConfig(name="resnet8", options={"norm": "batch"})
+    assert load_config(tmp_path / "mine.toml", {"model": "small_cnn"}).model == "small_cnn"

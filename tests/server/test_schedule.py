@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.aggregation import Dampened, Masked
+from fedpace.aggregation import AndMask, Dampened, Masked
 from fedpace.core import ConfigError
 from fedpace.server import Annealing, Pruning, Schedule, Stage
 
@@ -129,6 +129,35 @@ def test_a_mask_below_the_lattice_is_warned_of():
     assert warnings(1 / 3, 3) != []  # an agreement of exactly tau passes
     assert warnings(0.0, 4) != []
     assert warnings(0.4, 3) == warnings(0.3, 4) == warnings(0.4, 10) == []
+
+
+def mask_warnings(rule, clients, **options):
+    return Schedule(base=Stage(name="mask", rule=rule, **options)).validate_for(5, clients)
+
+
+def test_a_strict_threshold_is_another_lattice():
+    for rule in (Masked, AndMask):
+        assert mask_warnings(rule(tau=0.0, threshold="strict"), 4) == []  # an even split is stopped
+        assert mask_warnings(rule(tau=0.0, threshold="strict"), 3) != []
+        assert mask_warnings(rule(tau=1 / 3, threshold="strict"), 3) == []
+        assert mask_warnings(rule(tau=1 / 3), 3) != []
+
+
+def test_a_mask_that_lets_nothing_through_is_warned_of():
+    warning = "stage 'mask' stands still: no agreement lies above tau = 1"
+    assert mask_warnings(AndMask(tau=1.0, threshold="strict"), 4) == [warning]
+    assert mask_warnings(AndMask(tau=1.0), 4) == mask_warnings(Masked(tau=1.0, threshold="strict"), 4) == []
+
+
+def test_votes_by_samples_need_weights_by_samples():
+    rule = Masked(agreement_weights="samples")
+    (warning,) = mask_warnings(rule, 4)
+    assert warning == (
+        "stage 'mask': agreement_weights = 'samples' has no effect while clients count alike; "
+        "expected weights = 'samples'"
+    )
+    assert mask_warnings(rule, 4, weights="samples") == []
+    assert mask_warnings(Masked(tau=0.1, agreement_weights="samples"), 3, weights="samples") == []  # any agreement
 
 
 def test_one_client_cannot_search():

@@ -2,9 +2,11 @@
 
 from fedpace.aggregation._gram import GramRule, cosines, gram, pairs
 from fedpace.aggregation._magnitude import MagnitudeAgreement
-from fedpace.aggregation._rule import Diagnostics, Rule, Stream, rules
+from fedpace.aggregation._rule import Diagnostics, Rule, ScaledStream, Stream, rules
 from fedpace.aggregation._scaled import SignScaled
-from fedpace.aggregation._signs import SignSum, threshold_count
+from fedpace.aggregation._signs import SignSum, highest_below, threshold_count
+from fedpace.aggregation._thresholded import Thresholded
+from fedpace.aggregation.and_mask import AndMask
 from fedpace.aggregation.dampened import Dampened
 from fedpace.aggregation.elected import Elected
 from fedpace.aggregation.harmonised import Harmonised
@@ -15,6 +17,7 @@ from fedpace.aggregation.mean import Mean
 from fedpace.aggregation.shrunk import Shrunk
 
 __all__ = [
+    "AndMask",
     "Dampened",
     "Diagnostics",
     "Elected",
@@ -26,12 +29,15 @@ __all__ = [
     "Masked",
     "Mean",
     "Rule",
+    "ScaledStream",
     "Shrunk",
     "SignScaled",
     "SignSum",
     "Stream",
+    "Thresholded",
     "cosines",
     "gram",
+    "highest_below",
     "pairs",
     "rules",
     "threshold_count",

@@ -17,8 +17,8 @@ Diagnostics = dict[str, Any]
 class Stream(ABC):
     """Takes one update at a time and ends in the aggregate. A row may be overwritten after ``add``: copy what is kept.
 
-    ``signs`` is the sign sum where the rule needs one anyway, so that nobody counts signs twice. ``diagnostics`` is
-    filled by ``finish``.
+    A stream ends once, by ``finish`` or by ``split``; either fills ``diagnostics``. ``signs`` is the sign sum where the
+    rule needs one anyway, so that nobody counts signs twice.
     """
 
     signs: SignSum | None = None
@@ -33,6 +33,23 @@ class Stream(ABC):
     @abstractmethod
     def finish(self) -> Tensor:
         """The aggregate of everything added; zero if nothing was."""
+
+    def split(self) -> tuple[Tensor, Tensor | None]:
+        """The aggregate before it is masked, and its mask (many rules have none), for those who mask something else."""
+        return self.finish(), None
+
+
+class ScaledStream(Stream):
+    """A stream that ends in a vector and the factor (the mask) of each of its coordinates."""
+
+    @abstractmethod
+    def split(self) -> tuple[Tensor, Tensor]:
+        """The vector and its factors."""
+
+    def finish(self) -> Tensor:
+        """Their product."""
+        unmasked, mask = self.split()
+        return unmasked.mul_(mask)
 
 
 class Rule(Named, ABC):

@@ -7,12 +7,15 @@ N = 10, GMA's main setting), so every comparison here is one of integers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil
+from math import ceil, floor
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+Threshold = Literal["inclusive", "strict"]
 BLOCK = 1 << 16  # coordinates per step: temporaries stay in a core's cache and out of the server's memory
+SLACK = 1e-9  # a share such as 0.4 is not exact in binary: this close to it is equal
 
 
 def blocks(size: int, rows: int = 1) -> Iterator[slice]:
@@ -27,7 +30,16 @@ def threshold_count(share: float, clients: int) -> int:
     >>> threshold_count(0.4, 10), threshold_count(1 / 3, 3), threshold_count(0.2, 3)
     (4, 1, 1)
     """
-    return ceil(share * clients - 1e-9)
+    return ceil(share * clients - SLACK)
+
+
+def highest_below(share: float, clients: int, threshold: Threshold = "inclusive") -> int:
+    """The largest |S| that does not pass: below ``share``, or, where the threshold is strict, not above it.
+
+    >>> highest_below(0.4, 10), highest_below(0.4, 10, "strict"), highest_below(0.0, 3)
+    (3, 4, -1)
+    """
+    return threshold_count(share, clients) - 1 if threshold == "inclusive" else floor(share * clients + SLACK)
 
 
 class SignSum:

@@ -19,6 +19,6 @@ class Dampened(SignScaled):
     tensor([ 3.0000, -0.3333])
     """
 
-    def factor(self, counts: Tensor, clients: int) -> Tensor:
+    def factor(self, counts: Tensor, clients: float) -> Tensor:
         """W, the agreement."""
         return counts.float() / clients

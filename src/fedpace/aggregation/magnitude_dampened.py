@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation._magnitude import MagnitudeAgreement
-from fedpace.aggregation._rule import Rule, Stream, rules
+from fedpace.aggregation._rule import Rule, ScaledStream, Stream, rules
 
 
 @rules.register("magnitude_dampened")
@@ -25,7 +25,7 @@ class MagnitudeDampened(Rule):
         return _MagnitudeStream(size, dtype)
 
 
-class _MagnitudeStream(Stream):
+class _MagnitudeStream(ScaledStream):
     def __init__(self, size: int, dtype: torch.dtype) -> None:
         super().__init__()
         self._agreement = MagnitudeAgreement(size, dtype)
@@ -33,7 +33,7 @@ class _MagnitudeStream(Stream):
     def add(self, update: Tensor, weight: float = 1.0) -> None:
         self._agreement.add(update, weight)
 
-    def finish(self) -> Tensor:
+    def split(self) -> tuple[Tensor, Tensor]:
         mean, agreement = self._agreement.finish()
         self.diagnostics = {"mean_factor": float(agreement.sum()) / max(len(mean), 1)}
-        return mean.mul_(agreement)
+        return mean, agreement

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedpace.aggregation._rule import Rule, Stream, WeightedSum, rules
+from fedpace.aggregation._rule import Rule, ScaledStream, Stream, WeightedSum, rules
 from fedpace.aggregation._signs import SignSum
 
 
@@ -25,7 +25,7 @@ class Shrunk(Rule):
         return _ShrunkStream(size, clients, dtype)
 
 
-class _ShrunkStream(Stream):
+class _ShrunkStream(ScaledStream):
     signs: SignSum
 
     def __init__(self, size: int, clients: int, dtype: torch.dtype) -> None:
@@ -39,7 +39,8 @@ class _ShrunkStream(Stream):
         self.signs.add(update)
         self._moved |= update != 0
 
-    def finish(self) -> Tensor:
+    def split(self) -> tuple[Tensor, Tensor]:
         factor = self.signs.mean_agreement(int(self._moved.sum()))
         self.diagnostics = {"mean_factor": factor}
-        return self._sum.mean().mul_(factor)
+        mean = self._sum.mean()
+        return mean, mean.new_tensor(factor).expand_as(mean)

@@ -7,34 +7,50 @@ from fedpace.data.dataset import Dataset
 from fedpace.data.federation import Federation, Shard
 from fedpace.data.partitions import (
     Assignment,
+    ClassesPerClient,
     Dirichlet,
+    DirichletHsu,
     DirichletPfllib,
     Iid,
     LeaveOneDomainOut,
     Partition,
+    Quantity,
     Shards,
+    Writers,
     partitions,
 )
-from fedpace.data.picture import counts_table, save_counts_figure
+from fedpace.data.picture import counts_table, save_counts_figure, save_examples_figure
+from fedpace.data.shifts import Coloured, Mechanism, Rotated, Setting, Shift, shifts
 from fedpace.data.sources import Source, sources
 
 __all__ = [
     "Assignment",
+    "ClassesPerClient",
+    "Coloured",
     "Data",
     "Dataset",
     "Dirichlet",
+    "DirichletHsu",
     "DirichletPfllib",
     "Federation",
     "Iid",
     "LeaveOneDomainOut",
+    "Mechanism",
     "Pair",
     "Partition",
+    "Quantity",
+    "Rotated",
+    "Setting",
     "Shard",
     "Shards",
+    "Shift",
     "Source",
+    "Writers",
     "counts_table",
     "load",
     "partitions",
     "save_counts_figure",
+    "save_examples_figure",
+    "shifts",
     "sources",
 ]

@@ -9,7 +9,8 @@ from typing import Any
 from fedpace.core import ConfigError, DataError, parse
 from fedpace.data._arrays import Pair, from_arrays
 from fedpace.data.data import Data
-from fedpace.data.sources import Folder, Parquet, Source, sources
+from fedpace.data.sources import Folder, Leaf, Parquet, Source, sources
+from fedpace.data.sources.leaf import json_splits
 from fedpace.data.sources.parquet import find_splits
 
 
@@ -19,7 +20,8 @@ def load(source: str | Path | Pair | Data | Source | Mapping[str, Any], **parame
     ``source`` is one of
 
     * a registered name (``fedpace.data.sources.names()``) with its parameters, such as ``size`` for images;
-    * a path: a parquet file, a folder with ``train.parquet``, or a folder of images (``class_name/image.png``);
+    * a path: a parquet file, a folder with ``train.parquet``, a folder of LEAF's JSON files, or a folder of images
+      (``class_name/image.png``);
     * a pair ``(inputs, labels)`` of arrays or tensors, with ``test=(inputs, labels)`` if there is a test set;
     * a source, a table with ``name``, or data that are loaded already.
 
@@ -46,8 +48,15 @@ def _named(source: str | Path, parameters: dict[str, Any]) -> Source:
         raise DataError(
             f"{path}: no such file or folder; expected parquet or images, or one of {', '.join(sources.names())}"
         )
-    kind = Parquet if path.is_file() or find_splits(path) else Folder
-    return parse(sources, {"name": kind.registered_name(), "path": path, **parameters})
+    return parse(sources, {"name": _kind(path).registered_name(), "path": path, **parameters})
+
+
+def _kind(path: Path) -> type[Source]:
+    if find_splits(path):  # first, because the hub puts JSON files beside parquet
+        return Parquet
+    if json_splits(path):
+        return Leaf
+    return Parquet if path.is_file() else Folder
 
 
 def _refuse(parameters: dict[str, Any], why: str) -> None:

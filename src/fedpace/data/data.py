@@ -13,8 +13,10 @@ from fedpace.core import ConfigError, DataError, PartitionError, numpy_stream, p
 from fedpace.data.dataset import Dataset
 from fedpace.data.federation import Federation, Shard
 from fedpace.data.partitions import Assignment, Partition, partitions
+from fedpace.data.shifts import Shift, shifts
 
 HELD_OUT = 0.2
+MOST_NAMES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,22 +40,34 @@ class Data:
 
     def __repr__(self) -> str:
         test = "no test set" if self.test is None else f"{len(self.test)} test examples"
-        domains = f", domains {', '.join(self.train.domain_names)}" if self.train.domain_names else ""
+        names = self.train.domain_names
+        domains = f", domains {', '.join(names)}" if names else ""
+        if len(names) > MOST_NAMES:
+            domains = f", {len(names)} domains"
         return (
             f"Data('{self.name}': {len(self.train)} training examples, {test}, {len(self.train.classes)} classes, "
             f"shape {self.train.shape}{domains})"
         )
 
     def partition(
-        self, partition: str | Partition | Mapping[str, Any] = "dirichlet", *, seed: int = 0, **parameters: Any
+        self,
+        partition: str | Partition | Mapping[str, Any] = "dirichlet",
+        *,
+        seed: int = 0,
+        shift: str | Shift | Mapping[str, Any] | None = None,
+        **parameters: Any,
     ) -> Federation:
         """Deal the examples to clients; the same seed gives the same split.
 
-        ``partition`` is a registered name with its ``parameters``, a table with ``name``, or a partition.
+        ``partition`` is a registered name with its ``parameters``, a table with ``name``, or a partition. ``shift``
+        (a name, a table or a shift) lets each client see its examples differently; tests of a client see them as the
+        client does, and the global test set as no client does.
 
         >>> from fedpace.data import load
         >>> load("digits").partition("shards", clients=5, classes_per_client=2)
         Federation('digits/shards': 5 clients with 1438 examples, 359 test examples, 10 classes, shape (1, 8, 8))
+        >>> load("digits").partition("iid", shift="coloured").shape
+        (3, 8, 8)
         """
         if isinstance(partition, str):
             partition = {"name": partition, **parameters}
@@ -62,7 +76,8 @@ class Data:
         chosen = parse(partitions, partition)
         train, test = (self._merged, None) if chosen.pool == "all" else self._split
         assignment = chosen.assign(train, numpy_stream(seed, "partition"))
-        return _federation(f"{self.name}/{chosen.registered_name()}", train, test, assignment)
+        federation = _federation(f"{self.name}/{chosen.registered_name()}", train, test, assignment)
+        return federation if shift is None else federation.shifted(parse(shifts, shift), seed)
 
     @cached_property
     def _merged(self) -> Dataset:

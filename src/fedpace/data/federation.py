@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from html import escape
 
@@ -11,19 +11,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpace.core import PartitionError
+from fedpace.core import PartitionError, derive
 from fedpace.data.dataset import Array, Dataset, Indices
+from fedpace.data.shifts import Mechanism, Setting, Shift
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """One client's examples, or a test set: a data set and the indices that belong to it."""
+    """One client's examples, or a test set: a data set, the indices that belong to it, and perhaps a shift of them."""
 
     dataset: Dataset
     indices: Indices
+    mechanism: Mechanism | None = None
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One example's shape as a model sees it."""
+        shape = self.dataset.shape
+        return shape if self.mechanism is None else self.mechanism.shape(shape)
 
     @property
     def labels(self) -> Indices:
@@ -36,12 +44,19 @@ class Shard:
         Images become (x/255 - 0.5) / 0.5, in channels_last memory. The constants are fixed (PFLlib's convention): in a
         federation nobody knows the mean and deviation of the pooled data.
         """
-        indices = self.indices[positions if isinstance(positions, slice) else np.asarray(positions)]
-        # Indexing with an array copies, so torch never sees the read-only memory of a mapped file.
-        inputs = torch.from_numpy(self.dataset.inputs[indices])
-        labels = torch.from_numpy(self.dataset.labels[indices])
+        arrays, numbers = self.arrays(positions)
+        inputs, labels = torch.from_numpy(arrays), torch.from_numpy(numbers)
         if inputs.dtype == torch.uint8:
             inputs = inputs.float().mul_(2 / 255).sub_(1).permute(0, 3, 1, 2)
+        return inputs, labels
+
+    def arrays(self, positions: Tensor | Array | slice) -> tuple[Array, Indices]:
+        """Inputs as the data set has them, but shifted, and labels at ``positions`` of this shard."""
+        indices = self.indices[positions if isinstance(positions, slice) else np.asarray(positions)]
+        # Indexing with an array copies, so torch never sees the read-only memory of a mapped file.
+        inputs, labels = self.dataset.inputs[indices], self.dataset.labels[indices]
+        if self.mechanism is not None:
+            inputs = np.ascontiguousarray(self.mechanism(inputs, labels, indices))
         return inputs, labels
 
     def class_counts(self) -> Indices:
@@ -76,6 +91,9 @@ class Federation:
                     f"client '{name}' has no training examples; use fewer clients, a larger alpha or more data"
                 )
         _check_disjoint(self.clients)
+        shapes = {shard.shape for shard in (*self.clients, *tests, self.test)}
+        if len(shapes) > 1:
+            raise PartitionError(f"expected examples of one shape, found {', '.join(map(str, sorted(shapes)))}")
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -85,7 +103,7 @@ class Federation:
     @property
     def shape(self) -> tuple[int, ...]:
         """One example's shape as a model sees it."""
-        return self.test.dataset.shape
+        return self.test.shape
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -94,13 +112,34 @@ class Federation:
         """Training examples, clients × classes."""
         return np.stack([shard.class_counts() for shard in self.clients])
 
+    def shifted(self, shift: Shift, seed: int = 0) -> Federation:
+        """The same clients, each seeing its examples through a mechanism of its own, and a test set through another."""
+        tests = self.client_tests or ()
+        for dataset in {id(shard.dataset): shard.dataset for shard in (*self.clients, *tests, self.test)}.values():
+            shift.check(dataset)
+        setting = Setting(len(self), len(self.classes), derive(seed, "shift"))
+        mechanisms = [shift.for_client(client, setting) for client in range(len(self))]
+
+        def seen(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
+            return tuple(replace(shard, mechanism=own) for shard, own in zip(shards, mechanisms, strict=True))
+
+        return replace(
+            self,
+            name=f"{self.name}/{shift.registered_name()}",
+            clients=seen(self.clients),
+            client_tests=None if self.client_tests is None else seen(self.client_tests),
+            test=replace(self.test, mechanism=shift.for_test(setting)),
+        )
+
     def fingerprint(self) -> str:
-        """A digest of who holds which labels: other data, or another deal of them, have another one."""
+        """A digest of who holds which labels: other data, another deal or another shift of them have another one."""
         digest = blake2b(repr((self.classes, self.shape, self.client_names)).encode(), digest_size=16)
         for shard in (*self.clients, *(self.client_tests or ()), self.test):
             digest.update(len(shard).to_bytes(8, "little"))
             digest.update(np.ascontiguousarray(shard.indices).tobytes() + np.ascontiguousarray(shard.labels).tobytes())
             digest.update(np.ascontiguousarray(shard.dataset.inputs[shard.indices[0]]).tobytes())
+            if shard.mechanism is not None:
+                digest.update(repr(shard.mechanism).encode())
         return digest.hexdigest()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of who has what: examples per client and class."""
+"""Pictures of who has what: examples per client and class, as numbers and as images."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ MOST_COLUMNS = 4
 BAR = 8  # columns of a full bar
 MOST_NUMBERED_CLASSES = 12
 MOST_BUBBLES = 40
+MOST_PICTURES = 10  # clients, and classes
 FORMATS = (".pdf", ".png", ".svg")
 
 
@@ -53,7 +54,7 @@ def _bar(count: int, most: int) -> Text:
 
 
 def _blocks(federation: Federation, counts: Indices, caption: str) -> Table:
-    shown = np.unique(np.linspace(0, len(federation) - 1, MOST_ROWS).round().astype(int))
+    shown = _evenly(len(federation), MOST_ROWS)
     if len(shown) < len(federation):
         caption += f"; {len(shown)} of them shown"
     table = Table(title=federation.name, caption=caption)
@@ -78,9 +79,7 @@ def _colour(count: int, most: int) -> str:
 
 def save_counts_figure(federation: Federation, path: str | Path) -> None:
     """Save a figure (png, svg or pdf): clients across, classes up; bubbles by area, or a heat map of many clients."""
-    path = Path(path)
-    if path.suffix not in FORMATS:
-        raise DataError(f"{path}: expected a name that ends in {', '.join(FORMATS)}, found '{path.suffix}'")
+    path = _picture_path(path)
     counts = federation.counts().T
     classes, clients = counts.shape
     figure = Figure(figsize=(min(4 + 0.3 * clients, 12), min(2 + 0.3 * classes, 12)), layout="constrained")
@@ -94,5 +93,43 @@ def save_counts_figure(federation: Federation, path: str | Path) -> None:
         figure.colorbar(axes.imshow(counts, aspect="auto", origin="lower", cmap="viridis"), label="examples")
     if classes <= MOST_ROWS:
         axes.set_yticks(range(classes), federation.classes)
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
+
+
+def save_examples_figure(federation: Federation, path: str | Path) -> None:
+    """Save a figure (png, svg or pdf) of images as a model sees them: clients and test set down, classes across.
+
+    Shown is the first image of a class that a client holds (of very many clients and classes, evenly spaced ones).
+    """
+    path = _picture_path(path)
+    if federation.test.dataset.inputs.dtype != np.uint8 or federation.shape[0] not in (1, 3):
+        raise DataError(f"'{federation.name}': expected images with 1 or 3 channels, found shape {federation.shape}")
+    clients, classes = _evenly(len(federation), MOST_PICTURES), _evenly(len(federation.classes), MOST_PICTURES)
+    shards = [*(federation.clients[client] for client in clients), federation.test]
+    names = [*(federation.client_names[client] for client in clients), "test"]
+    figure = Figure(figsize=(1 + 0.6 * len(classes), 0.5 + 0.6 * len(shards)), layout="constrained")
+    figure.suptitle(federation.name)
+    grid = figure.subplots(len(shards), len(classes), squeeze=False)
+    for row, shard, name in zip(grid, shards, names, strict=True):
+        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        for axes, label in zip(row, classes, strict=True):
+            axes.set(xticks=[], yticks=[], frame_on=False)
+            found = np.flatnonzero(shard.labels == label)[:1]
+            if len(found):
+                axes.imshow(shard.arrays(found)[0][0].squeeze(), cmap="gray", vmin=0, vmax=255)
+    for axes, label in zip(grid[-1], classes, strict=True):
+        axes.set_xlabel(federation.classes[label])
+    figure.savefig(path, dpi=150)
+
+
+def _evenly(count: int, most: int) -> Indices:
+    """Indices below ``count``, at most so many."""
+    return np.unique(np.linspace(0, count - 1, most).round().astype(int))
+
+
+def _picture_path(path: str | Path) -> Path:
+    path = Path(path)
+    if path.suffix not in FORMATS:
+        raise DataError(f"{path}: expected a name that ends in {', '.join(FORMATS)}, found '{path.suffix}'")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

@@ -17,6 +17,7 @@ from fedpace.experiments.batch import Job, plan_jobs, run_batch
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import RunProgress
 from fedpace.experiments.run import Model, Result, execute
+from fedpace.models import ModelConfig
 
 DataLike = str | Path | Data | Federation | Pair
 
@@ -36,8 +37,9 @@ def train(
     """Train one method and return its result.
 
     ``data`` is a federation, or data to be dealt by the method's partition: loaded, a name, a path, or arrays.
-    ``method`` is a preset or a TOML file. ``model`` is a name, a module or a factory. ``rule`` replaces the aggregation
-    rule, and ``settings`` any key of the config (``{"local.lr": 0.01}``).
+    ``method`` is a preset or a TOML file. ``model`` is a name, a table (``{"name": "resnet8", "norm": "batch"}``), a
+    module or a factory. ``rule`` replaces the aggregation rule, and ``settings`` any key of the config
+    (``{"local.lr": 0.01}``).
 
     >>> result = train("digits", "fedavg", model="linear", rounds=2, settings={"executor": "serial"})
     >>> len(result.records)
@@ -49,7 +51,9 @@ def train(
         overrides["aggregate.rule"] = rule
     config = load_config(method, overrides)
     with RunProgress(Console(stderr=True)) as progress:
-        return execute(config, data=_given(data), model=model, out=_path(out), resume=resume, listeners=[progress])
+        return execute(
+            config, data=_given(data), model=_own(model), out=_path(out), resume=resume, listeners=[progress]
+        )
 
 
 def compare(
@@ -80,7 +84,9 @@ def compare(
         common["data.partition"] = partition
     with tempfile.TemporaryDirectory() as nowhere:
         jobs = plan_jobs(variants, seeds, common, _path(out) or Path(nowhere))
-        results = run_batch(jobs, console or Console(stderr=True), data=_given(data), model=model, workers=workers)
+        results = run_batch(
+            jobs, console or Console(stderr=True), data=_given(data), model=_own(model), workers=workers
+        )
     return comparison(jobs, results)
 
 
@@ -100,8 +106,22 @@ def _settings(data: str | Data | Federation, model: Model | None, rounds: int | 
     if rounds is not None:
         found["rounds"] = rounds
     if model is not None:
-        found["model"] = model if isinstance(model, str) else getattr(model, "__name__", type(model).__name__)
+        found["model"] = _described(model)
     return found
+
+
+def _described(model: Model) -> str | dict[str, Any]:
+    """What the config says of a model."""
+    if isinstance(model, ModelConfig):
+        return model.model_dump()
+    if isinstance(model, str):
+        return model
+    return dict(model) if isinstance(model, Mapping) else getattr(model, "__name__", type(model).__name__)
+
+
+def _own(model: Model | None) -> Model | None:
+    """A module or factory, which no config can hold; anything else is read from the config, where options join it."""
+    return None if isinstance(model, str | Mapping | ModelConfig) else model
 
 
 def _loaded(data: DataLike) -> str | Data | Federation:

@@ -6,13 +6,14 @@ import json
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
 
 from fedpace.aggregation import Dampened, Mean
 from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, works
 from fedpace.core import ConfigError, Settings, by_name, first_error
-from fedpace.data import Dirichlet, Partition, partitions
+from fedpace.data import Dirichlet, Partition, Shift, partitions, shifts
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
+from fedpace.models import ModelConfig, parse_model
 from fedpace.server import (
     Annealing,
     AnyOptimizer,
@@ -28,13 +29,21 @@ from fedpace.server import (
 
 Window = Annotated[int, Field(ge=0)]
 
+_MODEL = "small_cnn"
+AnyModel = Annotated[str | ModelConfig, BeforeValidator(lambda value: parse_model(value, _MODEL))]
+
 
 class DataConfig(Settings):
-    """Which data, and how they are dealt to clients. ``source`` is a registered name or a path."""
+    """Which data, how they are dealt to clients, and how each client sees them.
+
+    ``source`` is a registered name or a path, ``options`` are parameters of the source other than its ``size``.
+    """
 
     source: str = "digits"
     size: int | None = Field(None, ge=1)
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
     partition: SerializeAsAny[Annotated[Partition, by_name(partitions, "dirichlet")]] = Dirichlet()
+    shift: SerializeAsAny[Annotated[Shift, by_name(shifts)]] | None = None
 
 
 class AggregateConfig(Settings):
@@ -44,6 +53,7 @@ class AggregateConfig(Settings):
     rule: AnyRule = Mean()
     weights: Literal["uniform", "samples"] = "uniform"
     optimizer: AnyOptimizer = ServerSGD()
+    mask_at: Literal["post", "pre"] = "post"
 
 
 class AnnealConfig(Annealing):
@@ -114,7 +124,7 @@ class RunConfig(Settings):
     rounds: int = Field(50, ge=1)
     seed: int = Field(0, ge=0)
     data: DataConfig = DataConfig()
-    model: str = "small_cnn"
+    model: AnyModel = _MODEL
     cohort: Cohort = Cohort()
     local: SerializeAsAny[Annotated[ClientWork, by_name(works, "sgd")]] = LocalSGD()
     aggregate: AggregateConfig = AggregateConfig()

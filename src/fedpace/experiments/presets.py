@@ -22,8 +22,8 @@ def preset_names() -> list[str]:
 def load_config(preset: str | Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
     """The config of a preset (a name, or the path of a TOML file) with ``{"dotted.key": value}`` overrides.
 
-    >>> load_config("gma", {"aggregate.rule.tau": 0.5}).aggregate.rule
-    Masked(tau=0.5)
+    >>> load_config("gma", {"aggregate.rule.tau": 0.5}).aggregate.rule.tau
+    0.5
     """
     table = _read(str(preset))
     for key, value in (overrides or {}).items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from io import StringIO
@@ -18,9 +18,8 @@ from fedpace.data import Data, Federation, load
 from fedpace.engine import Listener, Record, read_rounds, read_run, train
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.tracking import trackers
+from fedpace.models import Model as Model
 from fedpace.models import build
-
-Model = str | nn.Module | Callable[..., nn.Module]
 
 
 @dataclass(frozen=True)
@@ -86,13 +85,14 @@ def execute(
 
 
 def federate(config: RunConfig, data: Data | Federation | None = None) -> Federation:
-    """The clients of a run: the data that the config names (or ``data``), dealt by its partition and seed."""
+    """The clients of a run: the data that the config names (or ``data``), dealt by its partition, shift and seed."""
     if isinstance(data, Federation):
         return data
-    return (data or _load(config.data.source, config.data.size)).partition(config.data.partition, seed=config.seed)
+    data = data or _load(config.data.source, config.data.size, tuple(config.data.options.items()))
+    return data.partition(config.data.partition, shift=config.data.shift, seed=config.seed)
 
 
 @lru_cache(maxsize=2)
-def _load(source: str, size: int | None) -> Data:
+def _load(source: str, size: int | None, options: tuple[tuple[str, Any], ...]) -> Data:
     """Loaded once, however many seeds and methods are compared on it."""
-    return load(source) if size is None else load(source, size=size)
+    return load(source, **dict(options), **({} if size is None else {"size": size}))

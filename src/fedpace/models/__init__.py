@@ -1,9 +1,23 @@
-"""Models: torch modules built from ``(shape, classes)``, found by name in ``models``, and the user's own."""
+"""Models: modules built from ``(shape, classes)`` and options, found by name in ``models``, and the user's own."""
 
 from fedpace.models._model import models
-from fedpace.models.build import build, head_names
+from fedpace.models._options import ModelConfig, parse_model
+from fedpace.models.build import Model, build, head_names
 from fedpace.models.lenet import LeNet
 from fedpace.models.linear import Linear
+from fedpace.models.resnet import ResNet8, ResNet18
 from fedpace.models.small_cnn import SmallCNN
 
-__all__ = ["LeNet", "Linear", "SmallCNN", "build", "head_names", "models"]
+__all__ = [
+    "LeNet",
+    "Linear",
+    "Model",
+    "ModelConfig",
+    "ResNet8",
+    "ResNet18",
+    "SmallCNN",
+    "build",
+    "head_names",
+    "models",
+    "parse_model",
+]

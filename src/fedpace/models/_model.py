@@ -1,4 +1,4 @@
-"""The registry of models: a model is a module built from ``(shape, classes)``."""
+"""The registry of models: a model is a module built from ``(shape, classes)`` and perhaps options."""
 
 from torch import nn
 

@@ -1,9 +1,9 @@
-"""From a name, a module or a factory to a module that fits the data."""
+"""From a name (with options), a module or a factory to a module that fits the data."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -11,44 +11,60 @@ import torch
 from torch import nn
 
 from fedpace.core import ModelError, derive
-from fedpace.models._model import models
+from fedpace.models._options import ModelConfig, parse_model
+
+Model = str | Mapping[str, Any] | ModelConfig | nn.Module | Callable[..., nn.Module]
 
 
-def build(
-    model: str | nn.Module | Callable[..., nn.Module], shape: tuple[int, ...], classes: int, seed: int
-) -> nn.Module:
+def build(model: Model, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
     """A new module for examples of ``shape``, with weights drawn from ``seed``.
 
-    ``model`` is a registered name, ``package.module:factory``, a class or function that takes ``(shape, classes)`` or
-    nothing, or a module, which is copied with its weights. Torch's global generator is left as it was.
+    ``model`` is a registered name, ``package.module:factory``, a table of such a name and options, a class or function
+    that takes ``(shape, classes)`` or nothing, or a module, which is copied with its weights. Torch's global generator
+    is left as it was.
 
-    >>> build("small_cnn", (1, 8, 8), classes=10, seed=0)(torch.zeros(2, 1, 8, 8)).shape
+    >>> build({"name": "small_cnn", "norm": "group"}, (1, 8, 8), classes=10, seed=0)(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """
-    name = model if isinstance(model, str) else getattr(model, "__name__", type(model).__name__)
     if isinstance(model, nn.Module):
-        module = deepcopy(model)
+        name, module = type(model).__name__, deepcopy(model)
     else:
-        factory: Callable[..., nn.Module] = models.get(model) if isinstance(model, str) else model
+        name, factory, options = _resolve(model)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(seed, "model"))
-            module = factory(*_arguments(name, factory, shape, classes))
+            module = factory(*_arguments(name, factory, options, shape, classes), **options)
         if not isinstance(module, nn.Module):
             raise ModelError(f"model '{name}' gives a {type(module).__name__}; expected a torch.nn.Module")
     _check_output(name, module, shape, classes)
     return module
 
 
-def _arguments(name: str, factory: Callable[..., nn.Module], shape: tuple[int, ...], classes: int) -> tuple[Any, ...]:
-    """Nothing if the factory can be called without arguments, else shape and classes."""
+def _resolve(
+    model: str | Mapping[str, Any] | ModelConfig | Callable[..., nn.Module],
+) -> tuple[str, Callable[..., nn.Module], dict[str, Any]]:
+    """Name, factory and options of anything but a module."""
+    if callable(model):
+        return getattr(model, "__name__", type(model).__name__), model, {}
+    parsed = parse_model(model)
+    config = ModelConfig(name=parsed, options={}) if isinstance(parsed, str) else parsed
+    return config.name, config.factory(), config.options
+
+
+def _arguments(
+    name: str, factory: Callable[..., nn.Module], options: dict[str, Any], shape: tuple[int, ...], classes: int
+) -> tuple[Any, ...]:
+    """Nothing if the factory can be called with the options alone, else shape and classes."""
     signature = inspect.signature(factory)
     for arguments in ((), (shape, classes)):
         try:
-            signature.bind(*arguments)
+            signature.bind(*arguments, **options)
         except TypeError:
             continue
         return arguments
-    raise ModelError(f"model '{name}': expected a factory that takes (shape, classes) or nothing, found {signature}")
+    beside = f" beside the options {', '.join(options)}" if options else ""
+    raise ModelError(
+        f"model '{name}': expected a factory that takes (shape, classes) or nothing{beside}, found {signature}"
+    )
 
 
 def _check_output(name: str, module: nn.Module, shape: tuple[int, ...], classes: int) -> None:

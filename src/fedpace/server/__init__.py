@@ -3,7 +3,14 @@
 from fedpace.server.annealing import Annealing
 from fedpace.server.buffers import BufferPolicy
 from fedpace.server.guard import Guard
-from fedpace.server.optimizers import ServerOptimizer, ServerSGD, optimizers
+from fedpace.server.optimizers import (
+    ServerAdagrad,
+    ServerAdam,
+    ServerOptimizer,
+    ServerSGD,
+    ServerYogi,
+    optimizers,
+)
 from fedpace.server.pace import Pace, ShuffledPace, paces
 from fedpace.server.pruning import Pruner, Pruning
 from fedpace.server.schedule import AnyOptimizer, AnyPace, AnyRule, Schedule, Stage
@@ -23,8 +30,11 @@ __all__ = [
     "Pruning",
     "Schedule",
     "Server",
+    "ServerAdagrad",
+    "ServerAdam",
     "ServerOptimizer",
     "ServerSGD",
+    "ServerYogi",
     "ShuffledPace",
     "Stage",
     "optimizers",

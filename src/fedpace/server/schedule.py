@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from fedpace.aggregation import Masked, Mean, Rule, rules, threshold_count
+from fedpace.aggregation import AndMask, Mean, Rule, Thresholded, highest_below, rules
 from fedpace.core import ConfigError, Settings, by_name
 from fedpace.server.annealing import Annealing
 from fedpace.server.optimizers import ServerOptimizer, ServerSGD, optimizers
@@ -23,8 +23,10 @@ class Stage(Settings):
     """What happens in the rounds ``first`` to ``last`` (inclusive; open end if ``None``).
 
     A round may begin with a ``search``. Then clients send an update or a gradient, the ``rule`` aggregates, the
-    ``optimizer`` steps. ``pace`` scales the local steps of which an update consists. ``counts`` notes conflicts for
-    pruning and ``prunes`` acts on them. ``then`` is a second such exchange within the round.
+    ``optimizer`` steps. A mask, where the rule has one, multiplies that step (``mask_at`` = ``post``) or the update
+    before the optimizer sees it (``pre``); to an optimizer without memory that is the same. ``pace`` scales the local
+    steps of which an update consists. ``counts`` notes conflicts for pruning and ``prunes`` acts on them. ``then`` is
+    a second such exchange within the round.
     """
 
     name: str = "fedavg"
@@ -34,6 +36,7 @@ class Stage(Settings):
     rule: AnyRule = Mean()
     weights: Literal["uniform", "samples"] = "uniform"
     optimizer: AnyOptimizer = ServerSGD()
+    mask_at: Literal["post", "pre"] = "post"
     search: Annealing | None = None
     pace: AnyPace | None = None
     counts: bool = False
@@ -102,8 +105,22 @@ class Schedule(Settings):
             )
         if stage.search is not None and clients < 2:
             yield f"stage '{stage.name}' cannot search: one client has no other to agree with"
-        if isinstance(stage.rule, Masked) and threshold_count(stage.rule.tau, clients) <= clients % 2:
+        if isinstance(stage.rule, Thresholded):
+            yield from self._idle_mask(stage, stage.rule, clients)
+
+    def _idle_mask(self, stage: Stage, rule: Thresholded, clients: int) -> Iterator[str]:
+        if rule.agreement_weights == "samples" and stage.weights == "samples":
+            return  # votes of different weight can show any agreement
+        if rule.agreement_weights == "samples":
             yield (
-                f"stage '{stage.name}': no agreement of {clients} clients lies below tau = {stage.rule.tau:g}, "
+                f"stage '{stage.name}': agreement_weights = 'samples' has no effect while clients count alike; "
+                "expected weights = 'samples'"
+            )
+        highest = highest_below(rule.tau, clients, rule.threshold)
+        if highest < clients % 2:
+            yield (
+                f"stage '{stage.name}': no agreement of {clients} clients lies below tau = {rule.tau:g}, "
                 "so masking is the plain mean"
             )
+        if isinstance(rule, AndMask) and highest >= clients:
+            yield f"stage '{stage.name}' stands still: no agreement lies above tau = {rule.tau:g}"

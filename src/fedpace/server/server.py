@@ -103,7 +103,8 @@ class Server:
             log.warning("no client's update could be used: the model stays as it is")
             return report
         report.train_loss = sum(losses) / len(losses)
-        self._step(stage, stream.finish(), monitor, touched)
+        aggregate, mask = stream.split() if stage.mask_at == "post" else (stream.finish(), None)
+        self._step(stage, aggregate, mask, monitor, touched)
         if stage.pace is not None and agreement is not None:
             self._agreement = stage.pace.remember(self._agreement, agreement.finish()[1])
         buffers.finish(self.buffers)
@@ -111,9 +112,11 @@ class Server:
         report.diagnostics = stream.diagnostics
         return report
 
-    def _step(self, stage: Stage, update: Tensor, monitor: Monitor, touched: Tensor | None) -> None:
+    def _step(
+        self, stage: Stage, update: Tensor, mask: Tensor | None, monitor: Monitor, touched: Tensor | None
+    ) -> None:
         before = self.vector.clone() if self.pruner is not None else self.vector
-        stage.optimizer.step(self.vector, update, self._optimizer)
+        stage.optimizer.step(self.vector, update, self._optimizer, mask)
         if self.pruner is None:
             return
         if touched is not None:
@@ -138,7 +141,7 @@ class Server:
             "buffers.floats": self.buffers.floats,
             "buffers.integers": self.buffers.integers,
         }
-        tensors |= {f"optimizer.{name}": tensor for name, tensor in self._optimizer.items()}
+        tensors |= {f"optimizer.{name}": tensor for name, tensor in sorted(self._optimizer.items())}
         if self._agreement is not None:
             tensors["agreement"] = self._agreement
         if self.pruner is not None:

@@ -5,20 +5,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpace.core import PartitionError, numpy_stream
+from fedpace.core import ConfigError, PartitionError, numpy_stream
 from fedpace.data import Dirichlet, DirichletPfllib, Iid, LeaveOneDomainOut, Shards, load, partitions
+from fedpace.data.partitions import ClientsPartition, DirichletHsu
 from fedpace.data.partitions.dirichlet import largest_remainders
 
 from ..helpers import toy
+from .helpers import shares
 
 labels = st.lists(st.integers(0, 4), min_size=60, max_size=200)
 clients = st.integers(1, 6)
 seeds = st.integers(0, 2**32)
 
 
-def make(name, clients):
-    wanted = {"clients": clients, "alpha": 100.0}  # an alpha at which every partition succeeds
+def make(name, clients, dataset):
+    """With parameters at which every partition succeeds."""
+    wanted = {"alpha": 100.0, "beta": 100.0, "min_size": 2, "classes_per_client": len(set(dataset.labels))}
     cls = partitions.get(name)
+    if issubclass(cls, ClientsPartition):
+        wanted["clients"] = clients
     return cls(**{key: value for key, value in wanted.items() if key in cls.model_fields})
 
 
@@ -36,7 +41,7 @@ def all_parts(assignment):
 @settings(max_examples=30, deadline=None)
 def test_every_example_is_used_exactly_once(name, labels, clients, seed):
     dataset = with_domains(labels)
-    assignment = make(name, clients).assign(dataset, numpy_stream(seed))
+    assignment = make(name, clients, dataset).assign(dataset, numpy_stream(seed))
     assert sorted(np.concatenate(all_parts(assignment))) == list(range(len(labels)))
     assert min(map(len, all_parts(assignment))) > 0
 
@@ -44,16 +49,37 @@ def test_every_example_is_used_exactly_once(name, labels, clients, seed):
 @pytest.mark.parametrize("name", partitions.names())
 def test_same_stream_same_split(name):
     dataset = with_domains(np.arange(300) % 5)
-    one, two = (all_parts(make(name, 3).assign(dataset, numpy_stream(7))) for _ in range(2))
+    one, two = (all_parts(make(name, 3, dataset).assign(dataset, numpy_stream(7))) for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
 
 
+@pytest.mark.parametrize("name", partitions.names())
+def test_every_partition_succeeds_on_ten_classes_with_its_defaults(name):
+    assert len(load("digit_domains").partition(name)) >= 3
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in partitions.names() if "clients" in partitions.get(name).model_fields]
+    "name", [name for name in partitions.names() if issubclass(partitions.get(name), ClientsPartition)]
 )
 def test_more_clients_than_examples_is_an_error(name):
+    dataset = with_domains(np.arange(19) % 5)
     with pytest.raises(PartitionError, match=r"20 clients .* found 19; use fewer clients"):
-        make(name, 20).assign(with_domains(np.arange(19) % 5), numpy_stream(0))
+        make(name, 20, dataset).assign(dataset, numpy_stream(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        (name, key)
+        for name in partitions.names()
+        for key in ("alpha", "beta")
+        if key in partitions.get(name).model_fields
+    ],
+)
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
+def test_a_concentration_is_positive_and_finite(name, parameter, value):
+    with pytest.raises(ConfigError, match=f"partition '{name}': {parameter}: input should be"):
+        load("digits").partition(name, **{parameter: value})
 
 
 @pytest.mark.parametrize("name", partitions.names())
@@ -68,16 +94,10 @@ def test_iid_sizes_are_equal():
     assert sorted(sizes) == [2, 2, 3, 3]
 
 
-def shares(dataset, hands):
-    """Each client's share of each class."""
-    counts = np.stack([np.bincount(dataset.labels[hand], minlength=len(dataset.classes)) for hand in hands])
-    return counts / counts.sum(axis=0)
-
-
-@pytest.mark.parametrize("partition", [Dirichlet(clients=4, alpha=1e6), DirichletPfllib(clients=4, alpha=1e6)])
-def test_large_alpha_is_near_uniform(partition):
-    dataset = toy(np.arange(4000) % 5)
-    assignment = partition.assign(dataset, numpy_stream(1))
+@pytest.mark.parametrize("cls", [Dirichlet, DirichletHsu, DirichletPfllib])
+def test_large_alpha_is_near_uniform(cls):
+    dataset = toy(np.arange(40000) % 5)
+    assignment = cls(clients=4, alpha=1e6).assign(dataset, numpy_stream(1))
     hands = [np.concatenate(parts) for parts in zip(assignment.train, assignment.tests or [[]] * 4, strict=True)]
     # PFLlib's cap leaves the last class to those who have room, so it is judged on the classes before.
     assert np.abs(shares(dataset, [hand.astype(int) for hand in hands])[:, :4] - 0.25).max() < 0.02
@@ -91,8 +111,10 @@ def test_small_alpha_gives_each_class_to_one_client(seed):
     assert shares(dataset, hands).max(axis=0).mean() > 0.8
 
 
-def test_smallest_alpha_still_gives_finite_shares():
-    hands = Dirichlet(clients=5, alpha=1e-300).assign(toy(np.arange(100) % 4), numpy_stream(0)).train
+@pytest.mark.parametrize("cls", [Dirichlet, DirichletHsu])
+@pytest.mark.parametrize("alpha", [5e-324, 1e-300, 1e100])
+def test_an_extreme_alpha_still_gives_finite_shares(cls, alpha):
+    hands = cls(clients=5, alpha=alpha).assign(toy(np.arange(100) % 4, classes=6), numpy_stream(0)).train
     assert sum(map(len, hands)) == 100
 
 
@@ -119,6 +141,30 @@ def test_shards_give_at_most_k_classes_where_they_fit(seed, k):
     dataset = toy(np.arange(600) % 10)  # 10 clients × k shards: k per class
     hands = Shards(clients=10, classes_per_client=k).assign(dataset, numpy_stream(seed)).train
     assert max(len(set(dataset.labels[hand])) for hand in hands) <= k
+    assert {len(hand) for hand in hands} == {60}
+
+
+def test_a_shard_that_straddles_two_classes_adds_one():
+    dataset = toy(np.repeat([0, 1, 2], [30, 50, 40]))
+    hands = Shards(clients=4, classes_per_client=2).assign(dataset, numpy_stream(0)).train
+    assert max(len(set(dataset.labels[hand])) for hand in hands) <= 4
+    assert {len(hand) for hand in hands} == {30}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"classes_per_client": 11}, "11 classes per client are more than the 10 that the data have; use fewer"),
+        (
+            {"clients": 4},
+            "4 clients × 2 classes are 8 shards, too few for 10 classes; use more clients or more classes",
+        ),
+        ({"classes_per_client": 0}, "classes_per_client: input should be greater than or equal to 1, found 0"),
+    ],
+)
+def test_shards_that_cannot_be_dealt_are_one_line(parameters, message):
+    with pytest.raises((ConfigError, PartitionError), match=f"partition 'shards': {message}"):
+        load("digits").partition("shards", **parameters)
 
 
 @given(seed=seeds, clients=st.integers(2, 6), alpha=st.sampled_from([0.1, 0.5, 5.0]))

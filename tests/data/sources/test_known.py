@@ -10,7 +10,7 @@ from fedpace.core import DataError
 from fedpace.data import load, sources
 from fedpace.data.sources import Cifar10, KnownImages
 
-from ..helpers import write_parquet
+from ..helpers import png, write_parquet
 
 KNOWN = [name for name in sources.names() if issubclass(sources.get(name), KnownImages)]
 
@@ -43,6 +43,28 @@ def test_labels_as_strings_are_numbered_by_the_known_classes(tmp_path):
     write_parquet(tmp_path / "data" / "pacs" / "train.parquet", ["person", "houses"])
     with pytest.raises(DataError, match=r"train.parquet: labels: unknown name 'houses'; did you mean 'house'?"):
         load("pacs")
+
+
+def test_cifar100_has_the_fine_labels(tmp_path):
+    columns = {"image": "img", "label": "fine_label", "coarse_label": [4, 13, 5]}
+    for split in ("train", "test"):
+        write_parquet(tmp_path / "data" / "cifar100" / f"{split}.parquet", [0, 99, 39], **columns)
+    data = load("cifar100")
+    assert len(data.train.classes) == 100
+    assert [data.test.classes[label] for label in data.test.labels] == ["apple", "worm", "keyboard"]
+
+
+def test_tiny_imagenet_is_tested_on_its_validation_set(tmp_path):
+    images = [png((9, 8, 7), mode="RGB"), png(5)]  # a few are grey
+    write_parquet(tmp_path / "data" / "tiny_imagenet" / "train.parquet", [0, 199], images=images)
+    write_parquet(tmp_path / "data" / "tiny_imagenet" / "valid.parquet", [7], images=images[:1])
+    data = load("tiny_imagenet")
+    assert data.train.shape == (3, 4, 4)
+    assert len(data.test.classes) == 200
+    assert data.test.labels.tolist() == [7]
+    write_parquet(tmp_path / "data" / "tiny_imagenet" / "train.parquet", [0, 200], images=images)
+    with pytest.raises(DataError, match="labels out of range: expected 0 to 199, found 0 to 200"):
+        load("tiny_imagenet")
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -65,7 +65,7 @@ def _facts(methods: Methods) -> Iterator[tuple[str, str]]:
     yield ("seed" if len(seeds) == 1 else "seeds"), str(len(seeds))
     yield "rounds", str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]}–{rounds[-1]}"
     configs = [flatten(run.config) for run in runs]
-    names = {"data.partition.clients": "clients", "data.source": "data", "model": "model"}
+    names = {"data.partition.clients": "clients", "data.source": "data", "model": "model", "model.name": "model"}
     names |= {"data.partition.name": "partition", "data.partition.alpha": "alpha"}
     for key, name in names.items():
         values = {config.get(key) for config in configs}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedpace.core import Named, PartitionError, Registry
 from fedpace.data.dataset import Dataset, Indices
+
+Concentration = Annotated[float, Field(gt=0, le=1e100)]
+"""The parameter of a Dirichlet distribution; shares are equal long before numpy's overflow to NaN."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,34 @@ class ClientsPartition(Partition, ABC):
                 f"partition '{self.registered_name()}': {self.clients} clients with at least {per_client} examples "
                 f"each need {self.clients * per_client} examples, found {len(dataset)}; use fewer clients"
             )
+
+
+class FewClassesPartition(ClientsPartition, ABC):
+    """A partition that gives each client a few of the classes."""
+
+    clients: int = Field(10, ge=1)  # with the usual three, two classes each would not cover ten classes
+    classes_per_client: int = Field(2, ge=1)
+
+    def present(self, dataset: Dataset) -> Indices:
+        """The classes that have examples; an error if a client is to have more classes than those."""
+        classes = np.unique(dataset.labels)
+        if len(classes) < self.classes_per_client:
+            raise PartitionError(
+                f"partition '{self.registered_name()}': {self.classes_per_client} classes per client are more than the "
+                f"{len(classes)} that the data have; use fewer"
+            )
+        return classes
+
+
+def split_tests(hands: list[Indices], share: float, rng: np.random.Generator) -> tuple[list[Indices], list[Indices]]:
+    """Split each client's examples at random: ``share`` of them, rounded up, for testing, and at least one to train."""
+    train, tests = [], []
+    for hand in hands:
+        shuffled = rng.permutation(hand)
+        cut = max(len(hand) - math.ceil(share * len(hand)), 1)
+        train.append(shuffled[:cut])
+        tests.append(shuffled[cut:])
+    return train, tests
 
 
 partitions: Registry[Partition] = Registry("partition", Partition)

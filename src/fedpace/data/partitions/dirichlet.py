@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedpace.data.dataset import Dataset, Indices
-from fedpace.data.partitions._partition import Assignment, ClientsPartition, partitions
+from fedpace.data.partitions._partition import Assignment, ClientsPartition, Concentration, partitions
 
 
 @partitions.register("dirichlet")
@@ -20,7 +20,7 @@ class Dirichlet(ClientsPartition):
     Parameters: ``clients``; ``alpha``, small for one or two classes per client, large for equal shares; ``min_size``.
     """
 
-    alpha: float = Field(0.1, gt=0)
+    alpha: Concentration = 0.1
     min_size: int = Field(10, ge=1)
 
     def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:

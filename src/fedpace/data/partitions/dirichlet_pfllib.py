@@ -9,10 +9,10 @@ from pydantic import Field
 
 from fedpace.core import PartitionError
 from fedpace.data.dataset import Dataset, Indices
-from fedpace.data.partitions._partition import Assignment, ClientsPartition, partitions
+from fedpace.data.partitions._partition import Assignment, ClientsPartition, Concentration, partitions, split_tests
 
 RETRIES = 500
-TRAIN_SHARE = 0.75
+TEST_SHARE = 0.25
 
 
 @partitions.register("dirichlet_pfllib")
@@ -29,7 +29,7 @@ class DirichletPfllib(ClientsPartition):
 
     pool: ClassVar[Literal["train", "all"]] = "all"
 
-    alpha: float = Field(0.1, gt=0)
+    alpha: Concentration = 0.1
     min_size: int = Field(40, ge=2)
 
     def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
@@ -39,7 +39,8 @@ class DirichletPfllib(ClientsPartition):
         for _ in range(RETRIES):
             hands = self._deal(dataset, rng)
             if hands is not None and min(map(len, hands)) >= enough:
-                return _split(hands, rng)
+                train, tests = split_tests(hands, TEST_SHARE, rng)
+                return Assignment(train, tests=tests)
         raise PartitionError(
             f"partition 'dirichlet_pfllib': {RETRIES} deals left a client of {self.clients} with fewer than {enough} "
             f"examples at alpha={self.alpha}; use fewer clients, a larger alpha or a smaller min_size"
@@ -57,13 +58,3 @@ class DirichletPfllib(ClientsPartition):
             for hand, part in zip(hands, np.split(indices, cuts), strict=True):
                 hand.append(part)
         return [np.concatenate(hand) for hand in hands]
-
-
-def _split(hands: list[Indices], rng: np.random.Generator) -> Assignment:
-    train, tests = [], []
-    for hand in hands:
-        shuffled = rng.permutation(hand)
-        cut = int(TRAIN_SHARE * len(hand))
-        train.append(shuffled[:cut])
-        tests.append(shuffled[cut:])
-    return Assignment(train, tests=tests)

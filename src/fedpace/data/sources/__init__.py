@@ -3,25 +3,33 @@
 from fedpace.data.sources._known import KnownImages
 from fedpace.data.sources._source import ImageSource, Source, sources
 from fedpace.data.sources.cifar10 import Cifar10
+from fedpace.data.sources.cifar100 import Cifar100
 from fedpace.data.sources.digit_domains import DigitDomains
 from fedpace.data.sources.digits import Digits
 from fedpace.data.sources.fashion_mnist import FashionMnist
+from fedpace.data.sources.femnist import Femnist
 from fedpace.data.sources.folder import Folder
+from fedpace.data.sources.leaf import Leaf
 from fedpace.data.sources.mnist import Mnist
 from fedpace.data.sources.pacs import Pacs
 from fedpace.data.sources.parquet import Parquet
+from fedpace.data.sources.tiny_imagenet import TinyImagenet
 
 __all__ = [
     "Cifar10",
+    "Cifar100",
     "DigitDomains",
     "Digits",
     "FashionMnist",
+    "Femnist",
     "Folder",
     "ImageSource",
     "KnownImages",
+    "Leaf",
     "Mnist",
     "Pacs",
     "Parquet",
     "Source",
+    "TinyImagenet",
     "sources",
 ]

@@ -1,4 +1,4 @@
-"""Decoded images, kept on disk so that they are decoded once."""
+"""What was decoded, kept on disk so that it is decoded once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("FEDPACE_CACHE") or Path.home() / ".cache" / "fedpace")
 
 
-def cached(files: Sequence[Path], size: int | None, decode: Callable[[], Array]) -> Array:
-    """What ``decode()`` returns for these files, memory-mapped; decoded again if a file changed."""
+def cached(files: Sequence[Path], variant: int | str | None, decode: Callable[[], Array]) -> Array:
+    """What ``decode()`` returns for these files, memory-mapped; decoded again if a file changed.
+
+    ``variant`` tells arrays of the same files apart: the size of images, or a name.
+    """
     states = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    key = blake2b(repr((states, size)).encode(), digest_size=16).hexdigest()
+    key = blake2b(repr((states, variant)).encode(), digest_size=16).hexdigest()
     path = cache_folder() / "decoded" / f"{key}.npy"
     try:
         return _mapped(path)

@@ -26,7 +26,11 @@ class KnownImages(ImageSource, ABC):
 
     def load(self) -> Data:
         """Find, fetch if needed, and read."""
-        return read(self.name, self._find() or self._fetch(), self.size, self.classes)
+        return read(self.name, self.splits(), self.size, self.classes)
+
+    def splits(self) -> list[list[Path]]:
+        """The files of the training set and, if there is one, of the test set."""
+        return self._find() or self._fetch()
 
     def _folders(self) -> list[Path]:
         given = os.environ.get("FEDPACE_DATA")

@@ -59,14 +59,27 @@ def _find_split(folder: Path, names: Sequence[str]) -> list[Path]:
     return next((found for pattern in patterns if (found := sorted(folder.glob(pattern)))), [])
 
 
-def read(name: str, splits: list[list[Path]], size: int | None, known: tuple[str, ...] = ()) -> Data:
-    """Data of one or two splits; ``known`` are the class names where they are known beforehand."""
+def read(
+    name: str,
+    splits: list[list[Path]],
+    size: int | None,
+    known: tuple[str, ...] = (),
+    *,
+    label: Sequence[str] = LABELS,
+    domain: str | None = None,
+) -> Data:
+    """Data of one or two splits; ``known`` are the class names where they are known beforehand.
+
+    ``label`` and ``domain`` name the columns; without the latter, a column "domain" is used if there is one.
+    """
     where = splits[0][0]
-    labels, classes = encode(f"{where}: labels", [_column(files, LABELS) for files in splits], known)
+    labels, classes = encode(f"{where}: labels", [_column(files, label) for files in splits], known)
     domains: Sequence[Indices | None] = [None] * len(splits)
     domain_names: tuple[str, ...] = ()
-    if "domain" in _schema(where).names:
-        domains, domain_names = encode(f"{where}: domains", [_column(files, ("domain",)) for files in splits])
+    if domain is None and "domain" in _schema(where).names:
+        domain = "domain"
+    if domain is not None:
+        domains, domain_names = encode(f"{where}: domains", [_column(files, (domain,)) for files in splits])
     datasets = []
     for files, split_labels, split_domains in zip(splits, labels, domains, strict=True):
         try:

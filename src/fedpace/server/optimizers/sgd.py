@@ -13,12 +13,11 @@ from fedpace.server.optimizers._optimizer import ServerOptimizer, optimizers
 class ServerSGD(ServerOptimizer):
     """θ += ``lr`` · v with v = ``momentum`` · v + Δ (FedAvg at lr 1 without momentum; FedAvgM with it)."""
 
-    lr: float = Field(1.0, gt=0, allow_inf_nan=False)
     momentum: float = Field(0.0, ge=0, lt=1)
 
-    def step(self, vector: Tensor, update: Tensor, state: dict[str, Tensor]) -> None:
-        """Take one step."""
-        if self.momentum:
-            velocity = state.setdefault("momentum", torch.zeros_like(vector))
-            update = velocity.mul_(self.momentum).add_(update)
-        vector.add_(update, alpha=self.lr)
+    def direction(self, update: Tensor, state: dict[str, Tensor]) -> Tensor:
+        """The velocity v."""
+        if not self.momentum:
+            return update
+        velocity = state.setdefault("momentum", torch.zeros_like(update))
+        return velocity.mul_(self.momentum).add_(update)

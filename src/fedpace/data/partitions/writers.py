@@ -1,0 +1,81 @@
+"""A client per writer."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from fedpace.core import PartitionError
+from fedpace.data.dataset import Dataset, Indices
+from fedpace.data.partitions._partition import Assignment, Partition, partitions, split_tests
+
+
+@partitions.register("writers")
+class Writers(Partition):
+    """Each writer is a client, and writers who never take part are the test set (FEMNIST of LEAF, as used by GMA).
+
+    A writer is a domain of the data. Train and test set are merged; writers with too few examples are left out. Those
+    held out are chosen at random, and of the others the largest take part. For personalised methods, each client's own
+    examples may be split as well or instead: ``held_out = 0, per_client_test = 0.25`` is PFLlib's way.
+
+    Parameters: ``clients``, all by default; ``min_examples`` of a writer; ``held_out``, the number of test writers, or
+    below 1 their share; ``per_client_test``, the share of each client's examples that is its test set.
+    """
+
+    pool: ClassVar[Literal["train", "all"]] = "all"
+
+    clients: int | None = Field(None, ge=1)
+    min_examples: int = Field(10, ge=2)
+    held_out: int | float = Field(0.2, ge=0)
+    per_client_test: float = Field(0, ge=0, lt=1)
+
+    @field_validator("held_out")
+    @classmethod
+    def _share_or_number(cls, value: int | float) -> int | float:
+        if value >= 1 and value != value // 1:
+            raise ValueError("expected a number of writers, or a share below 1")
+        return value
+
+    @model_validator(mode="after")
+    def _some_test(self) -> Writers:
+        if not (self.held_out or self.per_client_test):
+            raise ValueError("held_out and per_client_test: expected one of them above 0 for a test set, found 0 and 0")
+        return self
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+        """Hold out writers at random, then take the largest of the others."""
+        writers = [(name, examples) for name, examples in _by_writer(dataset) if len(examples) >= self.min_examples]
+        tested = self._number_held_out(len(writers))
+        clients = self.clients or max(len(writers) - tested, 1)
+        if len(writers) < clients + tested:
+            raise PartitionError(
+                f"partition 'writers': {clients} clients and {tested} held-out writers need {clients + tested} writers "
+                f"of {self.min_examples} examples or more, found {len(writers)}; use fewer or a smaller min_examples"
+            )
+        sizes = np.array([len(examples) for _, examples in writers])
+        held_out, others = np.split(rng.permutation(len(writers)), [tested])
+        others.sort()  # so that of equally large ones the first take part
+        chosen = np.sort(others[np.argsort(-sizes[others], kind="stable")][:clients])
+        train, tests = [writers[writer][1] for writer in chosen], None
+        if self.per_client_test:
+            train, tests = split_tests(train, self.per_client_test, rng)
+        test = np.concatenate([writers[writer][1] for writer in np.sort(held_out)]) if tested else None
+        return Assignment(train, tuple(writers[writer][0] for writer in chosen), tests, test)
+
+    def _number_held_out(self, writers: int) -> int:
+        share = 0 < self.held_out < 1
+        return max(round(self.held_out * writers), 1) if share else int(self.held_out)
+
+
+def _by_writer(dataset: Dataset) -> list[tuple[str, Indices]]:
+    """Each writer's name and examples."""
+    if dataset.domains is None:
+        raise PartitionError(
+            "partition 'writers': expected data that name the writer of each example as its domain, found no domains; "
+            "add a 'domain' column, or use a partition that needs none, such as 'dirichlet'"
+        )
+    counts = np.bincount(dataset.domains, minlength=len(dataset.domain_names))
+    examples = np.split(np.argsort(dataset.domains, kind="stable"), np.cumsum(counts)[:-1])
+    return list(zip(dataset.domain_names, examples, strict=True))

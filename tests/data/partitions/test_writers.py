@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedpace.core import ConfigError, PartitionError, numpy_stream
+from fedpace.data import Data, load
+from fedpace.data.partitions import Writers
+
+from ..helpers import toy
+
+seeds = st.integers(0, 2**32)
+
+
+def written(*sizes):
+    """Writers a, b, c, ... with so many examples, mixed."""
+    writers = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    names = tuple(chr(ord("a") + writer) for writer in range(len(sizes)))
+    return toy(np.arange(len(writers)) % 2, domains=writers, domain_names=names)
+
+
+def writers_of(dataset, indices):
+    return {dataset.domain_names[writer] for writer in dataset.domains[indices]}
+
+
+@given(seed=seeds, held_out=st.sampled_from([1, 2, 0.2, 0.5]), per_client_test=st.sampled_from([0, 0.25]))
+@settings(max_examples=50, deadline=None)
+def test_a_client_is_a_writer_and_no_writer_is_trained_and_tested_on(seed, held_out, per_client_test):
+    dataset = written(12, 10, 25, 17, 30)
+    partition = Writers(held_out=held_out, per_client_test=per_client_test)
+    dealt = partition.assign(dataset, numpy_stream(seed))
+    for name, hand in zip(dealt.names, dealt.train, strict=True):
+        assert writers_of(dataset, hand) == {name}
+    tested = writers_of(dataset, dealt.held_out)
+    assert tested.isdisjoint(dealt.names)
+    assert tested | set(dealt.names) == set("abcde")
+    used = np.concatenate([*dealt.train, *(dealt.tests or []), dealt.held_out])
+    assert sorted(used) == list(range(len(dataset)))
+
+
+@pytest.mark.parametrize(("held_out", "number"), [(1, 1), (3, 3), (3.0, 3), (0.01, 1), (0.4, 2), (0.5, 2), (0.7, 4)])
+def test_writers_are_held_out_by_number_or_share(held_out, number):
+    dataset = written(*[20] * 5, 9)  # the last has too few examples to count
+    dealt = Writers(held_out=held_out).assign(dataset, numpy_stream(0))
+    assert len(writers_of(dataset, dealt.held_out)) == number
+    assert len(dealt.train) == 5 - number
+
+
+def test_the_seed_chooses_who_is_held_out():
+    dataset = written(*[20] * 10)
+    tested = {
+        min(writers_of(dataset, Writers(held_out=1).assign(dataset, numpy_stream(s)).held_out)) for s in range(30)
+    }
+    assert len(tested) > 5
+
+
+def test_the_largest_writers_take_part_in_the_order_of_the_data():
+    dataset = written(12, 40, 11, 30, 30, 30, 9)
+    dealt = Writers(clients=3, held_out=0, per_client_test=0.25).assign(dataset, numpy_stream(0))
+    assert dealt.names == ("b", "d", "e")  # of the three with 30, the first two
+
+
+@pytest.mark.parametrize(("min_examples", "names"), [(2, "bcd"), (10, "cd"), (11, "d")])
+def test_writers_with_few_examples_are_left_out(min_examples, names):
+    dataset = written(1, 9, 10, 11)
+    partition = Writers(min_examples=min_examples, held_out=0, per_client_test=0.25)
+    assert "".join(partition.assign(dataset, numpy_stream(0)).names) == names
+
+
+@pytest.mark.parametrize(("share", "tests"), [(0.25, [3, 5]), (0.01, [1, 1]), (0.5, [5, 9]), (0.99, [9, 17])])
+def test_each_client_is_tested_on_a_share_of_its_own(share, tests):
+    dataset = written(10, 18)
+    dealt = Writers(held_out=0, per_client_test=share).assign(dataset, numpy_stream(0))
+    assert dealt.held_out is None
+    assert [len(test) for test in dealt.tests] == tests
+    assert [len(hand) + len(test) for hand, test in zip(dealt.train, dealt.tests, strict=True)] == [10, 18]
+    for name, test in zip(dealt.names, dealt.tests, strict=True):
+        assert writers_of(dataset, test) == {name}
+
+
+def test_train_and_test_set_are_merged():
+    data = Data("written", written(20, 20, 20), written(4, 4, 4))
+    unseen = data.partition("writers", held_out=1)
+    assert [len(shard) for shard in (*unseen.clients, unseen.test)] == [24, 24, 24]
+    own = data.partition("writers", held_out=0, per_client_test=0.25)
+    assert [len(shard) for shard in own.client_tests] == [6, 6, 6]
+    assert len(own.test) == 18
+    both = data.partition("writers", held_out=1, per_client_test=0.25)
+    assert [len(shard) for shard in (*both.clients, *both.client_tests, both.test)] == [18, 18, 6, 6, 24]
+
+
+def test_three_thousand_writers_take_part_and_550_are_tested():
+    """The reading of FEMNIST in GMA."""
+    names = tuple(map(str, range(3550)))
+    dataset = toy(np.arange(71_000) % 10, domains=np.arange(71_000) % 3550, domain_names=names)
+    dealt = Writers(clients=3000, held_out=550).assign(dataset, numpy_stream(0))
+    assert len(dealt.train) == 3000
+    assert len(dealt.held_out) == 550 * 20
+    assert len(Writers(held_out=0.155).assign(dataset, numpy_stream(0)).train) == 3000
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"clients": 4}, "4 clients and 1 held-out writers need 5 writers of 10 examples or more, found 4; use fewer"),
+        ({"held_out": 4}, "1 clients and 4 held-out writers need 5 writers .* found 4"),
+        ({"min_examples": 1000}, "need 2 writers of 1000 examples or more, found 0; .* a smaller min_examples"),
+        ({"held_out": 0}, "held_out and per_client_test: expected one of them above 0 for a test set"),
+        ({"held_out": 1.5}, "held_out: expected a number of writers, or a share below 1, found 1.5"),
+        ({"held_out": float("inf")}, "held_out: expected a number of writers, or a share below 1, found inf"),
+        ({"held_out": -1}, "held_out: input should be greater than or equal to 0, found -1"),
+        ({"per_client_test": 1}, "per_client_test: input should be less than 1, found 1"),
+        ({"clients": 0}, "clients: input should be greater than or equal to 1, found 0"),
+    ],
+)
+def test_a_wrong_parameter_is_one_line(parameters, message):
+    with pytest.raises((ConfigError, PartitionError), match=f"partition 'writers': .*{message}") as caught:
+        load("digit_domains").partition("writers", **parameters)
+    assert "\n" not in str(caught.value)
+
+
+def test_data_without_writers():
+    with pytest.raises(PartitionError, match=r"expected data that name the writer of each example .* found no domains"):
+        load("digits").partition("writers")
