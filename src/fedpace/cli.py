@@ -46,7 +46,9 @@ class Kind(StrEnum):
     data = "data"
     models = "models"
     partitions = "partitions"
+    shifts = "shifts"
     rules = "rules"
+    optimizers = "optimizers"
     reproductions = "reproductions"
 
 
@@ -177,7 +179,7 @@ def sweep(
 
 @app.command(name="list")
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: AsJson = False) -> None:
-    """List what can be named: methods, presets, data, models, partitions, rules, reproductions."""
+    """List what can be named: methods, presets, data, models, partitions, shifts, rules, and so on."""
     from fedpace.experiments.catalogue import catalogue
 
     entries = catalogue(kind.value)

@@ -1,10 +1,12 @@
 import pytest
 
 from fedpace.aggregation import rules
-from fedpace.data import partitions, sources
+from fedpace.data import partitions, shifts, sources
 from fedpace.experiments import load_config, preset_names
 from fedpace.experiments.catalogue import catalogue
+from fedpace.experiments.reproduction import reproduction_names
 from fedpace.models import models
+from fedpace.server import optimizers
 
 
 @pytest.mark.parametrize(
@@ -15,7 +17,10 @@ from fedpace.models import models
         ("data", sources.names()),
         ("models", models.names()),
         ("partitions", partitions.names()),
+        ("shifts", shifts.names()),
         ("rules", rules.names()),
+        ("optimizers", optimizers.names()),
+        ("reproductions", reproduction_names()),
     ],
 )
 def test_everything_that_can_be_named_is_described_in_one_line(kind, names):

@@ -7,10 +7,11 @@ from typing import Any
 
 from fedpace.aggregation import rules
 from fedpace.core import Registry
-from fedpace.data import partitions, sources
+from fedpace.data import partitions, shifts, sources
 from fedpace.experiments.presets import load_config, preset_names
 from fedpace.experiments.reproduction import load_reproduction, reproduction_names
 from fedpace.models import models
+from fedpace.server import optimizers
 
 
 def catalogue(kind: str) -> dict[str, str]:
@@ -25,7 +26,9 @@ def catalogue(kind: str) -> dict[str, str]:
         "data": sources,
         "models": models,
         "partitions": partitions,
+        "shifts": shifts,
         "rules": rules,
+        "optimizers": optimizers,
     }
     registry = registries[kind]
     return {name: _first_line(registry.get(name)) for name in registry.names()}

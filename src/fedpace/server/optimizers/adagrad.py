@@ -11,7 +11,7 @@ from fedpace.server.optimizers._optimizer import optimizers
 
 @optimizers.register("adagrad")
 class ServerAdagrad(Adaptive):
-    """v += Δ²: steps shorten where much has been moved (Reddi et al., 2021). By default without momentum."""
+    """FedAdagrad: v += Δ², steps shorten where much has been moved (Reddi et al., 2021). No momentum by default."""
 
     beta1: float = Field(0.0, ge=0, lt=1)
 

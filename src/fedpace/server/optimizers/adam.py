@@ -15,7 +15,7 @@ from fedpace.server.optimizers._optimizer import optimizers
 
 @optimizers.register("adam")
 class ServerAdam(Adaptive):
-    """v = ``beta2`` · v + (1 − ``beta2``) · Δ² (Reddi et al., 2021).
+    """FedAdam: v = ``beta2`` · v + (1 − ``beta2``) · Δ² (Reddi et al., 2021).
 
     ``bias_correction`` multiplies step t by √(1 − β₂ᵗ) / (1 − β₁ᵗ): ``kingma`` (Kingma & Ba, 2015, before Section 2.1)
     counts t from 1, ``flower`` from 2, because Flower adds one to a round number that begins at one. Reddi et al. do

@@ -11,7 +11,7 @@ from fedpace.server.optimizers._optimizer import optimizers
 
 @optimizers.register("yogi")
 class ServerYogi(Adaptive):
-    """v −= (1 − ``beta2``) · Δ² · sgn(v − Δ²): forgets more slowly than Adam (Reddi et al., 2021)."""
+    """FedYogi: v −= (1 − ``beta2``) · Δ² · sgn(v − Δ²): forgets more slowly than Adam (Reddi et al., 2021)."""
 
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)  # Flower's
     beta2: float = Field(0.99, ge=0, lt=1)
