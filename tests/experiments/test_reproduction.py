@@ -209,6 +209,12 @@ def test_unknown_reproduction_names_the_nearest():
         load_reproduction("fedpace.tabel1")
 
 
+@pytest.mark.parametrize("key", ["rounds", "seed"])
+def test_change_that_the_scale_would_undo_is_refused(key, tmp_path):
+    with pytest.raises(ConfigError, match=f"--set {key}: the scale decides"):
+        load_reproduction("fedpace.figure5").jobs("smoke", tmp_path, {key: 1})
+
+
 def test_place_that_cannot_be_written_is_found_before_training(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RunFolderError, match="file/out: cannot be written"):

@@ -79,6 +79,8 @@ class Reproduction(Settings):
 
     def jobs(self, scale: ScaleName, folder: Path, changes: Mapping[str, Any] | None = None) -> list[CaseJob]:
         """The runs of a scale, with some more ``changes``. A run's folder follows from its config: runs are shared."""
+        for key in {"rounds", "seed"} & set(changes or {}):
+            raise ConfigError(f"--set {key}: the scale decides about {key}; choose another scale")
         chosen = self.scales[scale]
         cases = chosen.cases or self.cases or {"": {}}
         found = []
