@@ -1,3 +1,6 @@
+import os
+from pathlib import Path
+
 import pytest
 
 
@@ -8,3 +11,8 @@ def places(request, tmp_path, monkeypatch):
         monkeypatch.delenv("FEDPACE_DATA", raising=False)
         monkeypatch.setenv("FEDPACE_CACHE", str(tmp_path / "cache"))
         monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def real_data():
+    return Path(os.environ.get("FEDPACE_DATA", ""))

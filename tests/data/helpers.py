@@ -1,8 +1,11 @@
 import io
+import os
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from PIL import Image
 
 from fedpace.data import Dataset
@@ -29,3 +32,9 @@ def toy(labels, classes=None, **parts):
     labels = np.asarray(labels)
     names = tuple(map(str, range(classes or int(labels.max()) + 1)))
     return Dataset(np.arange(len(labels), dtype=np.float32)[:, None], labels, names, **parts)
+
+
+def on_disk(name):
+    """A parameter for tests on real data, which ask for the fixture ``real_data``."""
+    there = "FEDPACE_DATA" in os.environ and (Path(os.environ["FEDPACE_DATA"]) / name).is_dir()
+    return pytest.param(name, marks=pytest.mark.skipif(not there, reason=f"no {name} under FEDPACE_DATA"))

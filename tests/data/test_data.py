@@ -61,5 +61,5 @@ def test_a_partition_of_everything_must_bring_a_test_set():
         def assign(self, dataset, rng):
             return Assignment([np.arange(len(dataset))])
 
-    with pytest.raises(PartitionError, match="must bring tests or held_out"):
+    with pytest.raises(PartitionError, match="must bring held_out or a test_share"):
         load("digits").partition(Forgetful())

@@ -44,6 +44,25 @@ def test_joined_keeps_order_labels_and_domains():
     assert both.domains.tolist() == [0, 0, 1]
 
 
-def test_joined_refuses_other_classes():
-    with pytest.raises(DataError, match="cannot be merged"):
-        toy([0, 1]).joined(toy([0, 1, 2]))
+def named(*names):
+    return toy([0, 1], domains=np.zeros(2, int), domain_names=names)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "message"),
+    [
+        (toy([0, 1]), toy([0, 1, 2]), "they differ in classes: 0, 1 and 0, 1, 2"),
+        (named("photo"), toy([0, 1]), "they differ in domain_names: photo and none"),
+        (toy([0, 1]), named("photo"), "they differ in domain_names: none and photo"),
+        (named(*"abcdefgh"), named("z"), "domain_names: a, b, c, d, e and 3 more and z"),
+        (toy([0, 1]), Dataset(np.zeros((1, 2, 3), np.float32), np.array([0]), ("0", "1")), "shape: 1 and 2, 3"),
+    ],
+)
+def test_joined_refuses_what_differs(one, two, message):
+    with pytest.raises(DataError, match=message):
+        one.joined(two)
+
+
+def test_names_of_domains_without_domains_are_refused():
+    with pytest.raises(DataError, match=r"domains: expected one per example \(2\), found none beside their names"):
+        toy([0, 1], domain_names=("photo", "sketch"))

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedpace.core import FlatModule, ModelError
-from fedpace.models import LeNet, Linear, ResNet8, ResNet18, SmallCNN, build, models
+from fedpace.models import CNN4, LeNet, Linear, ResNet8, ResNet18, SmallCNN, build, models
 
 NORMALISED = ["small_cnn", "resnet8", "resnet18"]
 
@@ -38,8 +38,17 @@ def test_number_of_parameters(model, shape, size):
     assert sum(p.numel() for p in model(shape, 10).parameters()) == size
 
 
+@pytest.mark.parametrize(
+    ("shape", "classes", "size"),
+    [((3, 32, 32), 100, 924_708), ((1, 28, 28), 10, 582_026), ((3, 64, 64), 102, 5_644_326)],
+)
+def test_cnn4_has_the_parameters_of_pfllib(shape, classes, size):
+    """PFLlib's network takes 1,600, 1,024 and 10,816 features to 512."""
+    assert sum(p.numel() for p in CNN4(shape, classes).parameters()) == size
+
+
 @pytest.mark.parametrize("name", models.names())
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 13, 20)])
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 17, 20)])
 def test_scores_depend_on_every_parameter(name, shape):
     torch.manual_seed(0)
     module = models.get(name)(shape, 7)
@@ -57,12 +66,15 @@ def test_channels_last_gives_the_same_scores(name):
 def test_smallest_images():
     assert SmallCNN((1, 8, 8), 10)(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
     assert LeNet((1, 12, 12), 10)(torch.zeros(2, 1, 12, 12)).shape == (2, 10)
+    assert CNN4((1, 16, 16), 10)(torch.zeros(2, 1, 16, 16)).shape == (2, 10)
     assert ResNet8((2, 8, 8), 10)(torch.zeros(2, 2, 8, 8)).shape == (2, 10)
     assert ResNet18((1, 8, 8), 10)(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
     with pytest.raises(ModelError, match=r"'small_cnn': .* at least 8 × 8 pixels, found shape \(1, 8, 7\)"):
         SmallCNN((1, 8, 7), 10)
     with pytest.raises(ModelError, match=r"'lenet': .* at least 12 × 12 pixels, found shape \(1, 11, 12\)"):
         LeNet((1, 11, 12), 10)
+    with pytest.raises(ModelError, match=r"'cnn4': .* at least 16 × 16 pixels, found shape \(1, 15, 16\)"):
+        CNN4((1, 15, 16), 10)
     with pytest.raises(ModelError, match=r"'resnet18': .* at least 8 × 8 pixels, found shape \(3, 7, 8\)"):
         ResNet18((3, 7, 8), 10)
     with pytest.raises(ModelError, match=r"'resnet8': .* found shape \(64,\)"):
@@ -137,3 +149,12 @@ def test_parameters_gradients_and_statistics_are_views_of_flat_vectors(name, nor
     flat.vector.zero_()
     assert not any(parameter.any() for parameter in module.parameters())
     assert not module(images).any()
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_lenet_has_a_norm_only_where_one_is_asked_for(norm):
+    kinds = {"group": nn.GroupNorm, "batch": nn.BatchNorm2d}
+    plain, normed = LeNet((3, 28, 28), 10), LeNet((3, 28, 28), 10, norm=norm)
+    assert not any(isinstance(module, tuple(kinds.values())) for module in plain.modules())
+    assert sum(isinstance(module, kinds[norm]) for module in normed.modules()) == 2
+    assert normed(torch.zeros(2, 3, 28, 28)).shape == (2, 10)

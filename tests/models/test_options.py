@@ -72,7 +72,7 @@ def test_a_table_without_a_name_describes_the_default():
         ({"name": "resnet8", "norm": "bach"}, r"model 'resnet8': unknown norm 'bach'; did you mean 'batch'\?"),
         ({"name": "small_cnn", "norm": 2}, "model 'small_cnn': unknown norm '2'; known: batch, group"),
         ({"name": "linear", "norm": "batch"}, "model 'linear': unknown option 'norm'; known: none"),
-        ({"name": "lenet", "norm": "batch"}, "model 'lenet': unknown option 'norm'; known: none"),
+        ({"name": "cnn4", "norm": "batch"}, "model 'cnn4': unknown option 'norm'; known: none"),
         ({"name": "resnet", "norm": "batch"}, r"unknown model 'resnet'; did you mean 'resnet8'\?"),
         ({"name": f"{__name__}:own_factory", "widht": 1}, r"unknown option 'widht'; did you mean 'width'\?"),
         ({"name": f"{__name__}:WIDTH", "width": 1}, "expected a class or a function, found 3"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from fedpace.core import ConfigError, DataError, PartitionError, numpy_stream, parse
-from fedpace.data.dataset import Dataset
+from fedpace.data._names import listed
+from fedpace.data.dataset import Dataset, Indices
 from fedpace.data.federation import Federation, Shard
 from fedpace.data.partitions import Assignment, Partition, partitions
 from fedpace.data.shifts import Shift, shifts
 
 HELD_OUT = 0.2
-MOST_NAMES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +41,7 @@ class Data:
 
     def __repr__(self) -> str:
         test = "no test set" if self.test is None else f"{len(self.test)} test examples"
-        names = self.train.domain_names
-        domains = f", domains {', '.join(names)}" if names else ""
-        if len(names) > MOST_NAMES:
-            domains = f", {len(names)} domains"
+        domains = f", domains {listed(self.train.domain_names)}" if self.train.domain_names else ""
         return (
             f"Data('{self.name}': {len(self.train)} training examples, {test}, {len(self.train.classes)} classes, "
             f"shape {self.train.shape}{domains})"
@@ -59,13 +57,16 @@ class Data:
     ) -> Federation:
         """Deal the examples to clients; the same seed gives the same split.
 
-        ``partition`` is a registered name with its ``parameters``, a table with ``name``, or a partition. ``shift``
-        (a name, a table or a shift) lets each client see its examples differently; tests of a client see them as the
-        client does, and the global test set as no client does.
+        ``partition`` is a registered name with its ``parameters``, a table with ``name``, or a partition. With the
+        parameter ``test_share``, which all of them take, each client has a test set of its own. ``shift`` (a name, a
+        table or a shift) lets each client see its examples differently; tests of a client see them as the client does,
+        and the global test set as no client does.
 
         >>> from fedpace.data import load
         >>> load("digits").partition("shards", clients=5, classes_per_client=2)
         Federation('digits/shards': 5 clients with 1438 examples, 359 test examples, 10 classes, shape (1, 8, 8))
+        >>> load("digits").partition("iid", clients=5, test_share=0.25)
+        Federation('digits/iid': 5 clients with 1347 examples, 450 test examples, 10 classes, shape (1, 8, 8))
         >>> load("digits").partition("iid", shift="coloured").shape
         (3, 8, 8)
         """
@@ -74,10 +75,20 @@ class Data:
         elif parameters:
             raise ConfigError(f"partition: expected a name beside parameters {sorted(parameters)}, found {partition!r}")
         chosen = parse(partitions, partition)
-        train, test = (self._merged, None) if chosen.pool == "all" else self._split
-        assignment = chosen.assign(train, numpy_stream(seed, "partition"))
-        federation = _federation(f"{self.name}/{chosen.registered_name()}", train, test, assignment)
+        federation = self._dealt(chosen, numpy_stream(seed, "partition"))
         return federation if shift is None else federation.shifted(parse(shifts, shift), seed)
+
+    def _dealt(self, partition: Partition, rng: np.random.Generator) -> Federation:
+        name = f"{self.name}/{partition.registered_name()}"
+        merged = partition.pool == "all" or partition.test_share > 0
+        pool, test = (self._merged, None) if merged else self._split
+        dealt = partition.assign(pool, rng)
+        names = dealt.names or tuple(map(str, range(len(dealt.train))))
+        if not partition.test_share:
+            return Federation(name, _shards(pool, dealt.train), names, _test(name, pool, test, dealt))
+        train, tests = _split_tests(dealt.train, partition.test_share, rng)
+        held_out = np.concatenate(tests) if dealt.held_out is None else dealt.held_out
+        return Federation(name, _shards(pool, train), names, Shard(pool, held_out), _shards(pool, tests))
 
     @cached_property
     def _merged(self) -> Dataset:
@@ -97,14 +108,30 @@ def hold_out(dataset: Dataset, stream: str) -> tuple[Dataset, Dataset]:
     return dataset.take(np.setdiff1d(np.arange(len(dataset)), test)), dataset.take(test)
 
 
-def _federation(name: str, pool: Dataset, test: Dataset | None, assignment: Assignment) -> Federation:
-    names = assignment.names or tuple(map(str, range(len(assignment.train))))
-    clients = tuple(Shard(pool, indices) for indices in assignment.train)
-    client_tests = None if assignment.tests is None else tuple(Shard(pool, indices) for indices in assignment.tests)
-    if assignment.held_out is not None:
-        return Federation(name, clients, names, Shard(pool, assignment.held_out), client_tests)
-    if assignment.tests is not None:
-        return Federation(name, clients, names, Shard(pool, np.concatenate(assignment.tests)), client_tests)
+def _split_tests(hands: list[Indices], share: float, rng: np.random.Generator) -> tuple[list[Indices], list[Indices]]:
+    """Split each client's examples at random: ``share`` of them, rounded up, for testing, and at least one to train."""
+    train, tests = [], []
+    for hand in map(rng.permutation, hands):
+        if len(hand) < 2:
+            raise PartitionError(
+                f"test_share = {share}: expected 2 examples or more of every client, found a client with {len(hand)}; "
+                "use fewer clients, more data or test_share = 0"
+            )
+        cut = max(len(hand) - math.ceil(share * len(hand)), 1)
+        train.append(hand[:cut])
+        tests.append(hand[cut:])
+    return train, tests
+
+
+def _shards(pool: Dataset, hands: list[Indices]) -> tuple[Shard, ...]:
+    return tuple(Shard(pool, indices) for indices in hands)
+
+
+def _test(name: str, pool: Dataset, test: Dataset | None, dealt: Assignment) -> Shard:
+    if dealt.held_out is not None:
+        return Shard(pool, dealt.held_out)
     if test is None:
-        raise PartitionError(f"'{name}': a partition of the pool \"all\" must bring tests or held_out, found neither")
-    return Federation(name, clients, names, Shard(test, np.arange(len(test))))
+        raise PartitionError(
+            f"'{name}': a partition of the pool \"all\" must bring held_out or a test_share, found neither"
+        )
+    return Shard(test, np.arange(len(test)))

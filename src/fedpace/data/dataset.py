@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpace.core import DataError
+from fedpace.data._names import listed
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -42,6 +43,8 @@ class Dataset:
         self._check_indices("labels", self.labels, self.classes)
         if self.domains is not None:
             self._check_indices("domains", self.domains, self.domain_names)
+        elif self.domain_names:
+            raise DataError(f"domains: expected one per example ({len(self)}), found none beside their names")
 
     def _check_indices(self, what: str, values: Indices, names: tuple[str, ...]) -> None:
         if values.shape != self.inputs.shape[:1]:
@@ -74,11 +77,14 @@ class Dataset:
 
     def joined(self, other: Dataset) -> Dataset:
         """A copy of these examples followed by those of ``other``."""
-        mine, theirs = ((d.classes, d.domain_names, d.shape) for d in (self, other))
-        if mine != theirs:
-            raise DataError(f"train and test set cannot be merged: classes, domains and shape are {mine} and {theirs}")
+        for what in ("classes", "domain_names", "shape"):
+            mine, theirs = getattr(self, what), getattr(other, what)
+            if mine != theirs:
+                raise DataError(
+                    f"train and test set cannot be merged: they differ in {what}: {listed(mine)} and {listed(theirs)}"
+                )
         domains = None
-        if self.domains is not None and other.domains is not None:
+        if self.domains is not None and other.domains is not None:  # both or neither, by their names
             domains = np.concatenate([self.domains, other.domains])
         inputs = np.concatenate([self.inputs, other.inputs])
         return replace(self, inputs=inputs, labels=np.concatenate([self.labels, other.labels]), domains=domains)

@@ -68,8 +68,9 @@ class Shard:
 class Federation:
     """Clients with their training shards, and a test set.
 
-    ``client_tests`` holds one test shard per client where the partition makes them (personalised methods need them).
-    No client is empty, and no example belongs to two clients.
+    ``client_tests`` holds one test shard per client where the partition has a ``test_share`` (personalised methods need
+    them); the ``test`` set is then all of them together, unless the partition holds one out. No client is empty, and no
+    example belongs to two clients.
     """
 
     name: str

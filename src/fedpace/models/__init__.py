@@ -3,12 +3,14 @@
 from fedpace.models._model import models
 from fedpace.models._options import ModelConfig, parse_model
 from fedpace.models.build import Model, build, head_names
+from fedpace.models.cnn4 import CNN4
 from fedpace.models.lenet import LeNet
 from fedpace.models.linear import Linear
 from fedpace.models.resnet import ResNet8, ResNet18
 from fedpace.models.small_cnn import SmallCNN
 
 __all__ = [
+    "CNN4",
     "LeNet",
     "Linear",
     "Model",

@@ -23,18 +23,17 @@ def writers_of(dataset, indices):
     return {dataset.domain_names[writer] for writer in dataset.domains[indices]}
 
 
-@given(seed=seeds, held_out=st.sampled_from([1, 2, 0.2, 0.5]), per_client_test=st.sampled_from([0, 0.25]))
+@given(seed=seeds, held_out=st.sampled_from([1, 2, 0.2, 0.5]))
 @settings(max_examples=50, deadline=None)
-def test_a_client_is_a_writer_and_no_writer_is_trained_and_tested_on(seed, held_out, per_client_test):
+def test_a_client_is_a_writer_and_no_writer_is_trained_and_tested_on(seed, held_out):
     dataset = written(12, 10, 25, 17, 30)
-    partition = Writers(held_out=held_out, per_client_test=per_client_test)
-    dealt = partition.assign(dataset, numpy_stream(seed))
+    dealt = Writers(held_out=held_out).assign(dataset, numpy_stream(seed))
     for name, hand in zip(dealt.names, dealt.train, strict=True):
         assert writers_of(dataset, hand) == {name}
     tested = writers_of(dataset, dealt.held_out)
     assert tested.isdisjoint(dealt.names)
     assert tested | set(dealt.names) == set("abcde")
-    used = np.concatenate([*dealt.train, *(dealt.tests or []), dealt.held_out])
+    used = np.concatenate([*dealt.train, dealt.held_out])
     assert sorted(used) == list(range(len(dataset)))
 
 
@@ -56,36 +55,35 @@ def test_the_seed_chooses_who_is_held_out():
 
 def test_the_largest_writers_take_part_in_the_order_of_the_data():
     dataset = written(12, 40, 11, 30, 30, 30, 9)
-    dealt = Writers(clients=3, held_out=0, per_client_test=0.25).assign(dataset, numpy_stream(0))
+    dealt = Writers(clients=3, held_out=0, test_share=0.25).assign(dataset, numpy_stream(0))
     assert dealt.names == ("b", "d", "e")  # of the three with 30, the first two
 
 
 @pytest.mark.parametrize(("min_examples", "names"), [(2, "bcd"), (10, "cd"), (11, "d")])
 def test_writers_with_few_examples_are_left_out(min_examples, names):
     dataset = written(1, 9, 10, 11)
-    partition = Writers(min_examples=min_examples, held_out=0, per_client_test=0.25)
+    partition = Writers(min_examples=min_examples, held_out=0, test_share=0.25)
     assert "".join(partition.assign(dataset, numpy_stream(0)).names) == names
 
 
 @pytest.mark.parametrize(("share", "tests"), [(0.25, [3, 5]), (0.01, [1, 1]), (0.5, [5, 9]), (0.99, [9, 17])])
 def test_each_client_is_tested_on_a_share_of_its_own(share, tests):
     dataset = written(10, 18)
-    dealt = Writers(held_out=0, per_client_test=share).assign(dataset, numpy_stream(0))
-    assert dealt.held_out is None
-    assert [len(test) for test in dealt.tests] == tests
-    assert [len(hand) + len(test) for hand, test in zip(dealt.train, dealt.tests, strict=True)] == [10, 18]
-    for name, test in zip(dealt.names, dealt.tests, strict=True):
-        assert writers_of(dataset, test) == {name}
+    federation = Data("written", dataset).partition("writers", held_out=0, test_share=share)
+    assert [len(shard) for shard in federation.client_tests] == tests
+    assert federation.counts().sum(axis=1).tolist() == [10 - tests[0], 18 - tests[1]]
+    for name, shard in zip(federation.client_names, federation.client_tests, strict=True):
+        assert writers_of(dataset, shard.indices) == {name}
 
 
 def test_train_and_test_set_are_merged():
     data = Data("written", written(20, 20, 20), written(4, 4, 4))
     unseen = data.partition("writers", held_out=1)
     assert [len(shard) for shard in (*unseen.clients, unseen.test)] == [24, 24, 24]
-    own = data.partition("writers", held_out=0, per_client_test=0.25)
+    own = data.partition("writers", held_out=0, test_share=0.25)
     assert [len(shard) for shard in own.client_tests] == [6, 6, 6]
     assert len(own.test) == 18
-    both = data.partition("writers", held_out=1, per_client_test=0.25)
+    both = data.partition("writers", held_out=1, test_share=0.25)
     assert [len(shard) for shard in (*both.clients, *both.client_tests, both.test)] == [18, 18, 6, 6, 24]
 
 
@@ -105,11 +103,11 @@ def test_three_thousand_writers_take_part_and_550_are_tested():
         ({"clients": 4}, "4 clients and 1 held-out writers need 5 writers of 10 examples or more, found 4; use fewer"),
         ({"held_out": 4}, "1 clients and 4 held-out writers need 5 writers .* found 4"),
         ({"min_examples": 1000}, "need 2 writers of 1000 examples or more, found 0; .* a smaller min_examples"),
-        ({"held_out": 0}, "held_out and per_client_test: expected one of them above 0 for a test set"),
+        ({"held_out": 0}, "held_out and test_share: expected one of them above 0 for a test set"),
         ({"held_out": 1.5}, "held_out: expected a number of writers, or a share below 1, found 1.5"),
         ({"held_out": float("inf")}, "held_out: expected a number of writers, or a share below 1, found inf"),
         ({"held_out": -1}, "held_out: input should be greater than or equal to 0, found -1"),
-        ({"per_client_test": 1}, "per_client_test: input should be less than 1, found 1"),
+        ({"test_share": 1}, "test_share: input should be less than 1, found 1"),
         ({"clients": 0}, "clients: input should be greater than or equal to 1, found 0"),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_wrong_shift_is_one_line(shift, message):
     [
         ("digits", {"name": "iid", "clients": 4}),
         ("digits", {"name": "shards", "clients": 5, "classes_per_client": 2}),
-        ("digits", {"name": "dirichlet_pfllib", "clients": 4, "alpha": 0.5}),
+        ("digits", {"name": "practical", "clients": 4, "alpha": 0.5}),
         ("digit_domains", {"name": "leave_one_domain_out"}),
     ],
 )

@@ -10,7 +10,7 @@ from fedpace.core import DataError
 from fedpace.data import load, sources
 from fedpace.data.sources import Cifar10, KnownImages
 
-from ..helpers import png, write_parquet
+from ..helpers import on_disk, png, write_parquet
 
 KNOWN = [name for name in sources.names() if issubclass(sources.get(name), KnownImages)]
 
@@ -67,6 +67,18 @@ def test_tiny_imagenet_is_tested_on_its_validation_set(tmp_path):
         load("tiny_imagenet")
 
 
+def test_flowers102_are_resized(tmp_path):
+    images = [png((9, 8, 7), side, mode="RGB") for side in (70, 50)]  # each photograph has its own size
+    for split in ("train", "test"):
+        write_parquet(tmp_path / "data" / "flowers102" / f"{split}.parquet", [0, 101], images=images)
+    assert load("flowers102").test.shape == (3, 64, 64)
+    assert load("flowers102", size=32).train.shape == (3, 32, 32)
+    assert len(load("flowers102").train.classes) == 102
+    write_parquet(tmp_path / "data" / "flowers102" / "train.parquet", [1, 102], images=images)
+    with pytest.raises(DataError, match="labels out of range: expected 0 to 101, found 1 to 102"):
+        load("flowers102")
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_missing_data_say_where_they_were_looked_for_and_how_to_get_them(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, "datasets", None)  # not installed
@@ -111,16 +123,6 @@ def test_half_a_download_is_never_read(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"'ylecun/mnist': cannot be stored in .*the line went dead"):
         load("mnist")
     assert os.listdir(tmp_path / "cache" / "data") == []
-
-
-@pytest.fixture
-def real_data():
-    return Path(os.environ.get("FEDPACE_DATA", ""))
-
-
-def on_disk(name):
-    there = "FEDPACE_DATA" in os.environ and (Path(os.environ["FEDPACE_DATA"]) / name).is_dir()
-    return pytest.param(name, marks=pytest.mark.skipif(not there, reason=f"no {name} under FEDPACE_DATA"))
 
 
 @pytest.mark.parametrize("name", [on_disk("cifar10"), on_disk("mnist"), on_disk("fashion_mnist")])

@@ -4,9 +4,10 @@ from fedpace.data.partitions._partition import Assignment, ClientsPartition, Par
 from fedpace.data.partitions.classes_per_client import ClassesPerClient
 from fedpace.data.partitions.dirichlet import Dirichlet
 from fedpace.data.partitions.dirichlet_hsu import DirichletHsu
-from fedpace.data.partitions.dirichlet_pfllib import DirichletPfllib
 from fedpace.data.partitions.iid import Iid
 from fedpace.data.partitions.leave_one_domain_out import LeaveOneDomainOut
+from fedpace.data.partitions.pathological import Pathological
+from fedpace.data.partitions.practical import Practical
 from fedpace.data.partitions.quantity import Quantity
 from fedpace.data.partitions.shards import Shards
 from fedpace.data.partitions.writers import Writers
@@ -17,10 +18,11 @@ __all__ = [
     "ClientsPartition",
     "Dirichlet",
     "DirichletHsu",
-    "DirichletPfllib",
     "Iid",
     "LeaveOneDomainOut",
     "Partition",
+    "Pathological",
+    "Practical",
     "Quantity",
     "Shards",
     "Writers",

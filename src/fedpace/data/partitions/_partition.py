@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -16,27 +15,31 @@ from fedpace.data.dataset import Dataset, Indices
 Concentration = Annotated[float, Field(gt=0, le=1e100)]
 """The parameter of a Dirichlet distribution; shares are equal long before numpy's overflow to NaN."""
 
+Share = Annotated[float, Field(ge=0, lt=1)]
+"""A part of each client's examples, never all of them."""
+
 
 @dataclass(frozen=True)
 class Assignment:
-    """Indices into the pool: per client for training, and where the partition makes them, test sets.
-
-    ``tests`` is one test split per client, ``held_out`` a global test set.
-    """
+    """Indices into the pool: those of each client and, where the partition holds it out, of a global test set."""
 
     train: list[Indices]
     names: tuple[str, ...] | None = None
-    tests: list[Indices] | None = None
     held_out: Indices | None = None
 
 
 class Partition(Named, ABC):
     """Deals the ``pool`` ("train", or "all": train and test set merged) to clients.
 
-    A partition of the pool "all" brings its own test set: ``tests`` or ``held_out``.
+    A partition of the pool "all" brings its own test set, ``held_out``, unless clients have theirs. They do with a
+    ``test_share`` above 0, which every partition takes (personalised methods need it): the pool is then "all", and of
+    each client's examples a random share, rounded up, is set apart. If nothing is held out, the global test set is the
+    tests of all clients together: what one model for all and a model for each are measured on alike.
     """
 
     pool: ClassVar[Literal["train", "all"]] = "train"
+
+    test_share: Share = 0.0
 
     @abstractmethod
     def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
@@ -73,16 +76,15 @@ class FewClassesPartition(ClientsPartition, ABC):
             )
         return classes
 
-
-def split_tests(hands: list[Indices], share: float, rng: np.random.Generator) -> tuple[list[Indices], list[Indices]]:
-    """Split each client's examples at random: ``share`` of them, rounded up, for testing, and at least one to train."""
-    train, tests = [], []
-    for hand in hands:
-        shuffled = rng.permutation(hand)
-        cut = max(len(hand) - math.ceil(share * len(hand)), 1)
-        train.append(shuffled[:cut])
-        tests.append(shuffled[cut:])
-    return train, tests
+    def covered(self, dataset: Dataset) -> Indices:
+        """The classes that have examples; an error if all clients together are to have fewer classes than those."""
+        classes = self.present(dataset)
+        if self.clients * self.classes_per_client < len(classes):
+            raise PartitionError(
+                f"partition '{self.registered_name()}': {self.clients} clients × {self.classes_per_client} classes are "
+                f"too few for {len(classes)} classes; use more clients or more classes per client"
+            )
+        return classes
 
 
 partitions: Registry[Partition] = Registry("partition", Partition)

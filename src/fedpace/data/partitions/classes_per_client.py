@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpace.core import PartitionError
+from fedpace.data._names import listed
 from fedpace.data.dataset import Dataset, Indices
 from fedpace.data.partitions._partition import Assignment, FewClassesPartition, partitions
-
-MOST_NAMES = 5
 
 
 @partitions.register("classes_per_client")
@@ -30,8 +29,9 @@ class ClassesPerClient(FewClassesPartition):
         owns = self._choose(len(classes), rng)
         orphans = [dataset.classes[label] for label in classes[~owns.any(axis=0)]]
         if orphans:
+            what = "class" if len(orphans) == 1 else "classes"
             raise PartitionError(
-                f"partition 'classes_per_client': no client owns {_class_names(orphans)}; use more clients (with "
+                f"partition 'classes_per_client': no client owns {what} {listed(orphans)}; use more clients (with "
                 f"{len(classes)} every class has an owner) or more than {self.classes_per_client} classes per client"
             )
         hands: list[list[Indices]] = [[] for _ in range(self.clients)]
@@ -49,14 +49,3 @@ class ClassesPerClient(FewClassesPartition):
             others = rng.choice(np.delete(np.arange(classes), own), self.classes_per_client - 1, replace=False)
             row[[own, *others]] = True
         return owns
-
-
-def _class_names(names: list[str]) -> str:
-    """The names of classes, of very many the first.
-
-    >>> _class_names(list("abcdefg"))
-    'classes a, b, c, d, e and 2 more'
-    """
-    shown = ", ".join(names[:MOST_NAMES])
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{'class' if len(names) == 1 else 'classes'} {shown}{more}"

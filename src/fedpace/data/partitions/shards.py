@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedpace.core import PartitionError
 from fedpace.data.dataset import Dataset
 from fedpace.data.partitions._partition import Assignment, FewClassesPartition, partitions
 
@@ -22,13 +21,8 @@ class Shards(FewClassesPartition):
     def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
         """Cut and deal."""
         number = self.clients * self.classes_per_client
-        classes = len(self.present(dataset))
+        self.covered(dataset)
         self.require(dataset, self.classes_per_client)
-        if number < classes:
-            raise PartitionError(
-                f"partition 'shards': {self.clients} clients × {self.classes_per_client} classes are {number} shards, "
-                f"too few for {classes} classes; use more clients or more classes per client"
-            )
         shards = np.array_split(np.concatenate(dataset.by_class(rng)), number)
         dealt = rng.permutation(number).reshape(self.clients, self.classes_per_client)
         return Assignment([np.concatenate([shards[shard] for shard in hand]) for hand in dealt])

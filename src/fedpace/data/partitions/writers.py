@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from fedpace.core import PartitionError
 from fedpace.data.dataset import Dataset, Indices
-from fedpace.data.partitions._partition import Assignment, Partition, partitions, split_tests
+from fedpace.data.partitions._partition import Assignment, Partition, partitions
 
 
 @partitions.register("writers")
@@ -18,10 +18,10 @@ class Writers(Partition):
 
     A writer is a domain of the data. Train and test set are merged; writers with too few examples are left out. Those
     held out are chosen at random, and of the others the largest take part. For personalised methods, each client's own
-    examples may be split as well or instead: ``held_out = 0, per_client_test = 0.25`` is PFLlib's way.
+    examples may be split as well or instead: ``held_out = 0, test_share = 0.25`` is PFLlib's way.
 
     Parameters: ``clients``, all by default; ``min_examples`` of a writer; ``held_out``, the number of test writers, or
-    below 1 their share; ``per_client_test``, the share of each client's examples that is its test set.
+    below 1 their share; ``test_share``, the share of each client's examples that is its own test set.
     """
 
     pool: ClassVar[Literal["train", "all"]] = "all"
@@ -29,7 +29,6 @@ class Writers(Partition):
     clients: int | None = Field(None, ge=1)
     min_examples: int = Field(10, ge=2)
     held_out: int | float = Field(0.2, ge=0)
-    per_client_test: float = Field(0, ge=0, lt=1)
 
     @field_validator("held_out")
     @classmethod
@@ -40,8 +39,8 @@ class Writers(Partition):
 
     @model_validator(mode="after")
     def _some_test(self) -> Writers:
-        if not (self.held_out or self.per_client_test):
-            raise ValueError("held_out and per_client_test: expected one of them above 0 for a test set, found 0 and 0")
+        if not (self.held_out or self.test_share):
+            raise ValueError("held_out and test_share: expected one of them above 0 for a test set, found 0 and 0")
         return self
 
     def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
@@ -58,11 +57,9 @@ class Writers(Partition):
         held_out, others = np.split(rng.permutation(len(writers)), [tested])
         others.sort()  # so that of equally large ones the first take part
         chosen = np.sort(others[np.argsort(-sizes[others], kind="stable")][:clients])
-        train, tests = [writers[writer][1] for writer in chosen], None
-        if self.per_client_test:
-            train, tests = split_tests(train, self.per_client_test, rng)
+        train = [writers[writer][1] for writer in chosen]
         test = np.concatenate([writers[writer][1] for writer in np.sort(held_out)]) if tested else None
-        return Assignment(train, tuple(writers[writer][0] for writer in chosen), tests, test)
+        return Assignment(train, tuple(writers[writer][0] for writer in chosen), test)
 
     def _number_held_out(self, writers: int) -> int:
         share = 0 < self.held_out < 1

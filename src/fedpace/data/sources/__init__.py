@@ -8,6 +8,7 @@ from fedpace.data.sources.digit_domains import DigitDomains
 from fedpace.data.sources.digits import Digits
 from fedpace.data.sources.fashion_mnist import FashionMnist
 from fedpace.data.sources.femnist import Femnist
+from fedpace.data.sources.flowers102 import Flowers102
 from fedpace.data.sources.folder import Folder
 from fedpace.data.sources.leaf import Leaf
 from fedpace.data.sources.mnist import Mnist
@@ -22,6 +23,7 @@ __all__ = [
     "Digits",
     "FashionMnist",
     "Femnist",
+    "Flowers102",
     "Folder",
     "ImageSource",
     "KnownImages",

@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 import numpy as np
 from pydantic import Field
 
 from fedpace.core import PartitionError
 from fedpace.data.dataset import Dataset, Indices
-from fedpace.data.partitions._partition import Assignment, ClientsPartition, Concentration, partitions, split_tests
+from fedpace.data.partitions._partition import Assignment, ClientsPartition, Concentration, Share, partitions
 
 RETRIES = 500
-TEST_SHARE = 0.25
 
 
-@partitions.register("dirichlet_pfllib")
-class DirichletPfllib(ClientsPartition):
+@partitions.register("practical")
+class Practical(ClientsPartition):
     """Dirichlet shares of each class, skipping clients that have their part already (PFLlib; used by ConFREE).
 
-    Train and test set are merged. Class by class, p ~ Dir(α) is set to zero for clients that hold n/M examples or more
-    and renormalised, so sizes differ by less than in :class:`Dirichlet`. The deal is repeated until every client has
-    ``min_size`` examples, or half of n/M if that is less. Then each client's examples are split 75/25 into train and
-    test; the global test set is all clients' tests together.
+    Class by class, p ~ Dir(α) is set to zero for clients that hold n/M examples or more and renormalised, so sizes
+    differ by less than in :class:`Dirichlet`, and the order of the classes matters. The deal is repeated until every
+    client has ``min_size`` examples, or half of n/M if that is less.
 
-    Parameters: ``clients``; ``alpha``; ``min_size`` (40 is PFLlib's value for batches of 10).
+    Parameters: ``clients``; ``alpha``; ``min_size`` (40 is PFLlib's value for batches of 10); ``test_share``, a quarter
+    of each client's examples unless it is set, out of train and test set together.
     """
 
-    pool: ClassVar[Literal["train", "all"]] = "all"
-
+    test_share: Share = 0.25
     alpha: Concentration = 0.1
     min_size: int = Field(40, ge=2)
 
     def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
-        """Deal until everyone has enough, then split."""
+        """Deal until everyone has enough."""
         self.require(dataset, per_client=4)
         enough = min(self.min_size, len(dataset) // self.clients // 2)
         for _ in range(RETRIES):
             hands = self._deal(dataset, rng)
             if hands is not None and min(map(len, hands)) >= enough:
-                train, tests = split_tests(hands, TEST_SHARE, rng)
-                return Assignment(train, tests=tests)
+                return Assignment(hands)
         raise PartitionError(
-            f"partition 'dirichlet_pfllib': {RETRIES} deals left a client of {self.clients} with fewer than {enough} "
+            f"partition 'practical': {RETRIES} deals left a client of {self.clients} with fewer than {enough} "
             f"examples at alpha={self.alpha}; use fewer clients, a larger alpha or a smaller min_size"
         )
 
@@ -51,10 +46,11 @@ class DirichletPfllib(ClientsPartition):
         hands: list[list[Indices]] = [[] for _ in range(self.clients)]
         for indices in filter(len, dataset.by_class(rng)):  # a class without examples may find nobody with room
             has_room = [sum(map(len, hand)) < len(dataset) / self.clients for hand in hands]
-            shares = rng.dirichlet(np.full(self.clients, self.alpha)) * has_room
-            if not shares.sum() > 0:
+            *ends, total = np.cumsum(rng.dirichlet(np.full(self.clients, self.alpha)) * has_room)
+            if not total > 0:
                 return None
-            cuts = (np.cumsum(shares / shares.sum()) * len(indices)).astype(np.int64)[:-1]
+            # Sums that are equal stay so when divided: who has no room gets nothing, not even what rounding leaves.
+            cuts = (np.array(ends) / total * len(indices)).astype(np.int64)
             for hand, part in zip(hands, np.split(indices, cuts), strict=True):
                 hand.append(part)
         return [np.concatenate(hand) for hand in hands]
