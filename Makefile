@@ -29,6 +29,7 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/aggregation.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/pip install -c constraints.txt -e '.[docs]'

@@ -52,12 +52,12 @@ class Bench:
         self.vector = self.model.vector.clone()
         self.buffers = self.model.buffers.clone()
 
-    def context(self, seed=7, client=0, pace=None):
-        return Context(self.model, self.buffers, client, seed, pace)
+    def context(self, seed=7, client=0, extras=None, state=None):
+        return Context(self.model, self.buffers, client, seed, extras or {}, state or {})
 
-    def run(self, work, shard, seed=7, client=0, pace=None):
+    def run(self, work, shard, **context):
         """An update that owns its tensors, like one that travelled."""
-        update = work(self.vector, shard, self.context(seed, client, pace))
+        update = work(self.vector, shard, self.context(**context))
         update.vector = None if update.vector is None else update.vector.clone()
         update.buffers = None if update.buffers is None else update.buffers.clone()
         return update

@@ -94,16 +94,16 @@ def test_pace_scales_every_coordinate_of_a_step(optimizer):
     bench, data = Bench(plain()), shard()
     work = LocalSGD(optimizer=optimizer, lr=0.1, batch=8, max_steps=1)
     pace = torch.linspace(0, 2, len(bench.vector))
-    torch.testing.assert_close(bench.run(work, data, pace=pace).vector, bench.run(work, data).vector * pace)
+    torch.testing.assert_close(bench.run(work, data, extras={"pace": pace}).vector, bench.run(work, data).vector * pace)
 
 
 def test_pace_slows_adam_in_every_step():
     bench, data = Bench(plain()), shard()
     work = LocalSGD(lr=0.1, batch=8)
     pace = torch.ones(len(bench.vector))
-    torch.testing.assert_close(bench.run(work, data, pace=pace).vector, bench.run(work, data).vector)
+    torch.testing.assert_close(bench.run(work, data, extras={"pace": pace}).vector, bench.run(work, data).vector)
     pace[0] = 0
-    update, free = bench.run(work, data, pace=pace).vector, bench.run(work, data).vector
+    update, free = bench.run(work, data, extras={"pace": pace}).vector, bench.run(work, data).vector
     assert update[0] == 0
     assert not torch.allclose(update[1:], free[1:])  # the others adapt to what stands still
 

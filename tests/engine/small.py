@@ -51,4 +51,6 @@ def copied(update: Update) -> Update:
     """An update that survives the next one."""
     vector = None if update.vector is None else update.vector.clone()
     buffers = None if update.buffers is None else update.buffers.clone()
-    return Update(update.client, vector, update.examples, update.metrics, buffers, update.failure)
+    return Update(
+        update.client, vector, update.examples, update.metrics, buffers, update.failure, update.extras, update.state
+    )

@@ -41,8 +41,8 @@ def test_similarity_is_the_cosine_of_pairs(clients, seed):
     found, expected = watch(updates).similarity(), numpy_cosines(updates)
     pairs = expected[np.triu_indices(clients, 1)]
     assert found["kind"] == "update"
-    assert found["mean"] == pytest.approx(pairs.mean(), abs=1e-9)
-    assert found["min"] == pytest.approx(pairs.min(), abs=1e-9)
+    assert found["mean"] == pytest.approx(pairs.mean(), abs=1e-7)  # a Gram of blocks in single precision
+    assert found["min"] == pytest.approx(pairs.min(), abs=1e-7)  # a Gram of blocks in single precision
     np.testing.assert_allclose(found["matrix"], expected, atol=5.1e-5)  # rounded to four places
 
 

@@ -24,10 +24,10 @@ def normalised(agreement):
 
 def test_first_round_has_no_pace_and_the_next_has_its_agreement():
     one, stage = start()
-    assert one.pace(stage) is None
+    assert one.extras(stage) == {}
     exchange(one, UPDATES)
-    torch.testing.assert_close(one.pace(stage), normalised(AGREEMENT))
-    assert one.pace(Stage()) is None  # a stage without pace sends none
+    torch.testing.assert_close(one.extras(stage)["pace"], normalised(AGREEMENT))
+    assert one.extras(Stage()) == {}  # a stage without pace sends none
 
 
 def test_agreement_is_averaged_over_rounds_by_size_not_by_direction():
@@ -35,13 +35,13 @@ def test_agreement_is_averaged_over_rounds_by_size_not_by_direction():
     exchange(one, UPDATES)
     exchange(one, [[-1.0, 1.0, 1.0, 0.0], [-1.0, 1.0, -1.0, 0.0]])
     # ¾ of the first round and ¼ of the second, whose agreements are 1, 0, ⅓, 0 and 1, 1, 0, 0
-    torch.testing.assert_close(one.pace(stage), normalised(torch.tensor([1.0, 0.25, 0.25, 0.0])))
+    torch.testing.assert_close(one.extras(stage)["pace"], normalised(torch.tensor([1.0, 0.25, 0.25, 0.0])))
 
 
 def test_agreement_has_the_weights_of_the_stage():
     one, stage = start()
     exchange(one, UPDATES, stage.model_copy(update={"weights": "samples"}), examples=[3, 1])
-    torch.testing.assert_close(one.pace(stage), normalised(torch.tensor([1.0, 0.5, 5 / 7, 0.0])))
+    torch.testing.assert_close(one.extras(stage)["pace"], normalised(torch.tensor([1.0, 0.5, 5 / 7, 0.0])))
 
 
 def test_mean_pace_is_one_unless_the_floor_lifts_it():
@@ -77,4 +77,4 @@ def test_memory_of_agreement_survives_a_checkpoint():
     (one, stage), (other, _) = start(), start()
     exchange(one, UPDATES)
     other.load_state(one.state())
-    assert torch.equal(other.pace(stage), one.pace(stage))
+    assert torch.equal(other.extras(stage)["pace"], one.extras(stage)["pace"])

@@ -3,7 +3,7 @@
 import pytest
 
 from fedpace.core import Layout
-from fedpace.server import Annealing, Pace, Stage, traffic
+from fedpace.server import Annealing, Stage, traffic
 from fedpace.server.annealing import StaleSum
 
 from .helpers import LAYOUT, buffers
@@ -24,7 +24,6 @@ ANNEAL = Stage(search=Annealing(k=2))
         (Stage(), "first", D + B, D + B),
         (Stage(), "keep_server", D, D + B),  # clients need the statistics, the server does not take theirs
         (Stage(), "local", D, D),
-        (Stage(pace=Pace()), "mean", D + B, D + D + B),  # the pace travels down beside the model
         (GRADIENT, "weighted_mean", D, D + B),
         (GRADIENT, "local", D, D),
         # A gradient and a loss at θ and at two candidates, which travel as seeds; then FedAvg.

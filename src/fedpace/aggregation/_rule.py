@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,10 +19,12 @@ class Stream(ABC):
     """Takes one update at a time and ends in the aggregate. A row may be overwritten after ``add``: copy what is kept.
 
     A stream ends once, by ``finish`` or by ``split``; either fills ``diagnostics``. ``signs`` is the sign sum where the
-    rule needs one anyway, so that nobody counts signs twice.
+    rule needs one anyway, so that nobody counts signs twice. ``tensors`` tells a rule that treats tensors one by one
+    where they lie; whoever knows sets it before the end.
     """
 
     signs: SignSum | None = None
+    tensors: Sequence[slice] = ()
 
     def __init__(self) -> None:
         self.diagnostics: Diagnostics = {}
@@ -94,11 +97,15 @@ class WeightedSum:
 
     def add(self, update: Tensor, weight: float) -> None:
         """Add one weighted update."""
+        self.sum.add_(update, alpha=self.share(weight))
+
+    def share(self, weight: float) -> float:
+        """Count one more update, and return the factor with which it is to be added."""
         if weight > 0 and self.total == 0:
             self.sum.zero_()  # what came before had no weight
         self.clients += 1
         self.total += weight
-        self.sum.add_(update, alpha=weight if self.total > 0 else 1.0)
+        return weight if self.total > 0 else 1.0
 
     def mean(self) -> Tensor:
         """Σ wᵢuᵢ / Σ wᵢ, in place; call once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -22,17 +23,15 @@ class Thresholded(SignScaled):
     agreement_weights: Votes = "uniform"
     threshold: Threshold = "inclusive"
 
-    def below(self, counts: Tensor, clients: float) -> Tensor:
-        """Where the agreement does not pass. Sign sums are compared as integers, weighted ones up to rounding."""
+    def passing(self, counts: Tensor, clients: float) -> float:
+        """The smallest count that passes: sign sums are compared as integers, weighted ones up to rounding."""
         if not counts.is_floating_point():
-            return counts <= highest_below(self.tau, int(clients), self.threshold)
-        if self.threshold == "inclusive":
-            return counts < (self.tau - SLACK) * clients
-        return counts <= (self.tau + SLACK) * clients
+            return highest_below(self.tau, int(clients), self.threshold) + 1
+        return (self.tau + (SLACK if self.threshold == "strict" else -SLACK)) * clients
 
     def tally(self, counts: Tensor, clients: float) -> dict[str, int]:
         """How many coordinates do not pass."""
-        return {"below_tau": int(self.below(counts, clients).sum())}
+        return {"below_tau": int(np.count_nonzero(counts.numpy() < self.passing(counts, clients)))}
 
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:
         """Begin a stream."""

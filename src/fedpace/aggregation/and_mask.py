@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedpace.aggregation._rule import Stream, rules
+from fedpace.aggregation._rule import ScaledStream, Stream, rules
 from fedpace.aggregation._scaled import SignScaledStream
 from fedpace.aggregation._thresholded import Thresholded
 
@@ -30,7 +30,7 @@ class AndMask(Thresholded):
 
     def factor(self, counts: Tensor, clients: float) -> Tensor:
         """The binary mask, before it is rescaled."""
-        return (~self.below(counts, clients)).float()
+        return torch.from_numpy(counts.numpy() >= self.passing(counts, clients)).float()
 
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:
         """Begin a stream."""
@@ -39,6 +39,8 @@ class AndMask(Thresholded):
 
 
 class _RescaledStream(SignScaledStream):
+    finish = ScaledStream.finish  # the share is known only when all factors are
+
     def split(self) -> tuple[Tensor, Tensor]:
         mean, mask = super().split()
         surviving = self.diagnostics["mean_factor"]

@@ -4,6 +4,19 @@ from fedpace.client._work import BatchedWork, ClientWork, Context, works
 from fedpace.client.evaluation import Evaluation
 from fedpace.client.gradient import Gradient
 from fedpace.client.probe import Probe
+from fedpace.client.proximal import Proximal
+from fedpace.client.scaffold import Scaffold
 from fedpace.client.sgd import LocalSGD
 
-__all__ = ["BatchedWork", "ClientWork", "Context", "Evaluation", "Gradient", "LocalSGD", "Probe", "works"]
+__all__ = [
+    "BatchedWork",
+    "ClientWork",
+    "Context",
+    "Evaluation",
+    "Gradient",
+    "LocalSGD",
+    "Probe",
+    "Proximal",
+    "Scaffold",
+    "works",
+]

@@ -3,38 +3,66 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from fedpace.core import Buffers, FlatModule, Named, Registry, Update, torch_stream
+from fedpace.core import Buffers, FlatModule, Layout, Named, Registry, ServerHalf, Tensors, Update, torch_stream
 from fedpace.data import Shard
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the worker lends to one piece of work: its resident model, the server's buffers, a seed, perhaps a pace.
+    """What the worker lends to one piece of work: its resident model, buffers and a seed.
 
     All randomness comes from ``seed``, which the engine derives from the run, the round and the client. Hence the
-    result depends neither on the worker nor on what it did before. ``pace`` scales each coordinate of a local step.
+    result depends neither on the worker nor on what it did before. ``extras`` came from the server along with θ (a
+    ``pace`` for local steps, SCAFFOLD's ``control``), ``state`` is what this client kept from its last turn, and
+    ``training`` are its training examples, whichever it is asked to work on.
     """
 
     model: FlatModule
     buffers: Buffers
     client: int
     seed: int
-    pace: Tensor | None = None
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+    training: Shard | None = None
 
 
 class ClientWork(Named, ABC):
-    """Local work of one client in one round. Stateless: parameters only."""
+    """Local work of one client in one round. Parameters only, no state."""
 
     @abstractmethod
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Start at ``vector`` and answer with an update whose tensors may be views of the resident model."""
+
+    def prepare(self, module: nn.Module) -> nn.Module:
+        """The module that clients train: the user's, perhaps with something beside it."""
+        return module
+
+    def layout(self, module: nn.Module) -> Layout:
+        """Which of the module's tensors are shared: usually all."""
+        return Layout.of(module)
+
+    def ruled(self, layout: Layout) -> Layout:
+        """The shared tensors that the stage's rule aggregates; the others are averaged by samples. Usually all."""
+        return layout.shared
+
+    def first_state(self, model: FlatModule) -> Tensors:
+        """What a client keeps before its first turn: usually nothing."""
+        return {}
+
+    def evaluation(self) -> ClientWork | None:
+        """How each client measures a model of its own; ``None`` where there is but one model for all."""
+        return None
+
+    def server_half(self, layout: Layout, population: int) -> ServerHalf | None:
+        """The server's half of this work, for a model and the number of all clients; most work has none."""
+        return None
 
 
 class BatchedWork(ClientWork):
@@ -51,13 +79,20 @@ class BatchedWork(ClientWork):
         images would unsettle BatchNorm, but a client with few images must still train.
         """
         generator = torch_stream(context.seed, "batches")
-        per_epoch = max(len(shard) // self.batch, 1)
-        steps = min(self.epochs * per_epoch, self.max_steps or self.epochs * per_epoch)
-        for step in range(steps):
+        per_epoch = self._steps_per_epoch(shard)
+        for step in range(self.steps(shard)):
             if step % per_epoch == 0:
                 order = torch.randperm(len(shard), generator=generator)
             start = step % per_epoch * self.batch
             yield shard.batch(order[start : start + self.batch])
+
+    def steps(self, shard: Shard) -> int:
+        """How many batches that will be."""
+        steps = self.epochs * self._steps_per_epoch(shard)
+        return min(steps, self.max_steps or steps)
+
+    def _steps_per_epoch(self, shard: Shard) -> int:
+        return max(len(shard) // self.batch, 1)
 
 
 works: Registry[ClientWork] = Registry("client work", ClientWork)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedpace.client._work import BatchedWork, Context, works
-from fedpace.core import Update
+from fedpace.core import FlatModule, Layout, Update
 from fedpace.data import Shard
 
 
@@ -30,16 +31,34 @@ class LocalSGD(BatchedWork):
         """Train on the client's batches."""
         model = context.model
         model.load(vector, context.buffers)
-        optimizer = self._optimizer(model.vector, model.gradient)
+        loss = self.train(shard, context, vector)
+        return Update(context.client, model.vector - vector, len(shard), {"loss": loss}, model.buffers)
+
+    def train(self, shard: Shard, context: Context, start: Tensor, part: Layout | None = None) -> float:
+        """Go over the batches from where the resident model stands, changing all or a ``part`` of it; the mean loss.
+
+        ``start`` is θ, from which some methods do not want to stray.
+        """
+        model = context.model
+        part = part or model.layout
+        optimizer = self._optimizer(model, model.layout.runs(part))
         losses = []
-        for inputs, labels in self.batches(shard, context):
-            model.gradient.zero_()
-            loss = F.cross_entropy(model.module(inputs), labels)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self._step(optimizer, model.vector, context.pace)
-            losses.append(loss.item())
-        metrics = {"loss": sum(losses) / len(losses)}
-        return Update(context.client, model.vector - vector, len(shard), metrics, model.buffers)
+        with model.only(part):
+            for inputs, labels in self.batches(shard, context):
+                model.gradient.zero_()
+                loss = self.loss(model.module, inputs, labels, context)
+                loss.backward()  # type: ignore[no-untyped-call]
+                self.correct(model.gradient, model.vector, start, context)
+                self._step(optimizer, model.vector, context.extras.get("pace"))
+                losses.append(loss.item())
+        return sum(losses) / len(losses)
+
+    def loss(self, module: nn.Module, inputs: Tensor, labels: Tensor, context: Context) -> Tensor:
+        """What a step makes smaller."""
+        return F.cross_entropy(module(inputs), labels)
+
+    def correct(self, gradient: Tensor, here: Tensor, start: Tensor, context: Context) -> None:
+        """Change a batch's gradient in place before the step; ``start`` is θ. Plain training changes nothing."""
 
     @staticmethod
     def _step(optimizer: torch.optim.Optimizer, vector: Tensor, pace: Tensor | None) -> None:
@@ -49,12 +68,13 @@ class LocalSGD(BatchedWork):
         if pace is not None:
             vector.sub_(before).mul_(pace).add_(before)
 
-    def _optimizer(self, vector: Tensor, gradient: Tensor) -> torch.optim.Optimizer:
-        """An optimiser over the one flat parameter: a fused step instead of one per tensor."""
-        parameter = nn.Parameter(vector)
-        parameter.grad = gradient
+    def _optimizer(self, model: FlatModule, parts: Sequence[slice]) -> torch.optim.Optimizer:
+        """An optimiser over parts of the flat vector: a fused step instead of one per tensor."""
+        parameters = [nn.Parameter(model.vector[part]) for part in parts]
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.grad = model.gradient[part]
         if self.optimizer == "adam":
-            return torch.optim.Adam([parameter], lr=self.lr, weight_decay=self.weight_decay, fused=True)
+            return torch.optim.Adam(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
         return torch.optim.SGD(
-            [parameter], lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
+            parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
         )

@@ -11,11 +11,12 @@ from fedpace.core.errors import (
     did_you_mean,
 )
 from fedpace.core.flat import Buffers, FlatModule
+from fedpace.core.half import ServerHalf
 from fedpace.core.layout import Layout
 from fedpace.core.perturbation import Perturbation, Scaling, scalings
 from fedpace.core.seeds import derive, numpy_stream, torch_stream
 from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
-from fedpace.core.update import Update
+from fedpace.core.update import Tensors, Update
 
 __all__ = [
     "Buffers",
@@ -32,7 +33,9 @@ __all__ = [
     "Registry",
     "RunFolderError",
     "Scaling",
+    "ServerHalf",
     "Settings",
+    "Tensors",
     "Update",
     "by_name",
     "derive",

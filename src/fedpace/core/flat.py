@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -35,7 +37,8 @@ class FlatModule:
     """Wraps a module so that ``vector``, ``gradient`` and ``buffers`` *are* its parameters, gradients and buffers.
 
     Writing to ``vector`` changes the module; ``backward()`` accumulates into ``gradient``. One such object is resident
-    per worker and serves every client, so a client costs one copy in and one subtraction out.
+    per worker and serves every client, so a client costs one copy in and one subtraction out. A ``layout`` may declare
+    some of the module's tensors personal.
 
     >>> flat = FlatModule(nn.Linear(2, 1, bias=False))
     >>> _ = flat.vector.copy_(torch.tensor([1.0, 2.0]))
@@ -43,9 +46,9 @@ class FlatModule:
     3.0
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, layout: Layout | None = None) -> None:
         self.module = module.float()
-        self.layout = Layout.of(module)
+        self.layout = layout or Layout.of(module)
         self.vector = torch.empty(self.layout.size)
         self.gradient = torch.zeros(self.layout.size)
         parameters = dict(module.named_parameters())
@@ -56,9 +59,9 @@ class FlatModule:
             parameters[name].grad = gradients[name]
         self.buffers = self._flatten_buffers()
 
-    def __reduce__(self) -> tuple[type[FlatModule], tuple[nn.Module]]:
+    def __reduce__(self) -> tuple[type[FlatModule], tuple[nn.Module, Layout]]:
         """Pickled as its module, because pickling would tear the views from the vectors that they look at."""
-        return FlatModule, (self.module,)
+        return FlatModule, (self.module, self.layout)
 
     def _flatten_buffers(self) -> Buffers:
         owners = [(owner, name, b) for owner in self.module.modules() for name, b in owner.named_buffers(recurse=False)]
@@ -80,6 +83,18 @@ class FlatModule:
         self.buffers.copy_(buffers)
         self.gradient.zero_()
         self.module.train()
+
+    @contextmanager
+    def only(self, part: Layout) -> Iterator[None]:
+        """Within this context only the tensors of ``part`` are trainable: the rest costs no gradient."""
+        frozen = [p for name, p in self.module.named_parameters() if name in set(self.layout.names) - set(part.names)]
+        for parameter in frozen:
+            parameter.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter in frozen:
+                parameter.requires_grad_(True)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The module's state as independent contiguous tensors, for saving."""

@@ -55,16 +55,44 @@ class Layout:
         kept = [(n, s) for n, s in zip(self.names, self.shapes, strict=True) if n not in self.personal]
         return Layout(tuple(n for n, _ in kept), tuple(s for _, s in kept))
 
+    @cached_property
+    def own(self) -> Layout:
+        """The layout of the personal part alone, as a client keeps it."""
+        return self.with_personal(lambda name: name not in self.personal).shared
+
     def take_shared(self, vector: Tensor) -> Tensor:
         """The shared part of a whole vector, as a vector of its own (the vector itself if nothing is personal)."""
-        if not self.personal:
+        return self.take(vector, self.shared)
+
+    def take(self, vector: Tensor, part: Layout) -> Tensor:
+        """The tensors of ``part`` from a whole vector, as a vector of their own (the vector itself if it is all)."""
+        if part.names == self.names:
             return vector
-        return torch.cat([vector[:0], *(vector[self.slices[name]] for name in self.shared.names)])
+        return torch.cat([vector[:0], *(vector[self.slices[name]] for name in part.names)])
 
     def put_shared(self, vector: Tensor, shared: Tensor) -> None:
         """Write a shared part into a whole vector, in place; personal coordinates keep their values."""
-        for name, values in self.shared.tensors(shared):
-            vector[self.slices[name]] = values.flatten()
+        self.put(vector, shared, self.shared)
+
+    def put(self, vector: Tensor, values: Tensor, part: Layout) -> None:
+        """Write the tensors of ``part`` into a whole vector, in place."""
+        for name, tensor in part.tensors(values):
+            vector[self.slices[name]] = tensor.flatten()
+
+    def runs(self, part: Layout) -> list[slice]:
+        """The coordinates of ``part`` in as few slices as possible.
+
+        >>> layout = Layout(("a", "b", "c"), ((2,), (3,), (1,)))
+        >>> layout.runs(layout), layout.runs(Layout(("a", "c"), ((2,), (1,))))
+        ([slice(0, 6, None)], [slice(0, 2, None), slice(5, 6, None)])
+        """
+        found: list[slice] = []
+        for name in part.names:
+            here = self.slices[name]
+            if found and found[-1].stop == here.start:
+                here = slice(found.pop().start, here.stop)
+            found.append(here)
+        return found
 
     def tensors(self, vector: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Each tensor's name and its view of ``vector`` in its own shape."""

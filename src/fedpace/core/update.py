@@ -8,13 +8,17 @@ from torch import Tensor
 
 from fedpace.core.flat import Buffers
 
+Tensors = dict[str, Tensor]
+
 
 @dataclass
 class Update:
     """One client's answer.
 
     ``vector`` is a direction of descent: θᵢ − θ after local training, or minus the gradient. ``failure`` says why there
-    is none. The tensors belong to whoever produced them and may be overwritten when the next answer is asked for.
+    is none. ``extras`` are sent along with the vector (SCAFFOLD's change of control). ``state`` is never sent: the
+    client keeps it for its next turn; ``None`` leaves what it kept before. The tensors belong to whoever produced them
+    and may be overwritten when the next answer is asked for.
     """
 
     client: int
@@ -23,3 +27,5 @@ class Update:
     metrics: dict[str, float] = field(default_factory=dict)
     buffers: Buffers | None = None
     failure: str | None = None
+    extras: Tensors = field(default_factory=dict)
+    state: Tensors | None = None

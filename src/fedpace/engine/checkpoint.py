@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class Checkpoints:
             shutil.rmtree(aside, ignore_errors=True)
             raise RunFolderError(
                 f"{self._folder}: checkpoint of round {round} could not be written ({os.strerror(error.errno or 0)}); "
-                f"the earlier one is intact{_advice(error)}"
+                f"the earlier one is intact{advice(error)}"
             ) from error
         for old in self._complete()[KEPT:]:
             shutil.rmtree(old, ignore_errors=True)
@@ -66,10 +66,11 @@ class Checkpoints:
             except (OSError, ValueError, KeyError) as error:
                 log.warning("%s is damaged (%s); trying the one before it", folder, error)
 
-    def last(self) -> tuple[int, dict[str, Tensor]] | None:
-        """Round and state of the newest checkpoint that is whole."""
-        return next(self._readable(), None)
+    def last(self, whole: Callable[[dict[str, Tensor]], bool] = bool) -> tuple[int, dict[str, Tensor]] | None:
+        """Round and state of the newest checkpoint that can be read and that ``whole`` accepts."""
+        return next((found for found in self._readable() if whole(found[1])), None)
 
 
-def _advice(error: OSError) -> str:
+def advice(error: OSError) -> str:
+    """What helps against an error of the file system, if anything."""
     return "; free some space and use --resume" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""

@@ -16,6 +16,7 @@ from torch import Tensor
 from fedpace.core import RunFolderError
 from fedpace.engine.checkpoint import Checkpoints
 from fedpace.engine.events import Record
+from fedpace.engine.states import ClientStates
 
 # Settings that do not change results, so a resumed run may change them.
 IRRELEVANT = ("executor", "track", "method", "kind", "description")
@@ -25,11 +26,15 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class RunFolder:
-    """``run.json`` (config, versions, machine), ``rounds.jsonl``, ``checkpoint/``, ``model.safetensors``."""
+    """``run.json`` (config, versions, machine), ``rounds.jsonl``, ``checkpoint/``, ``model.safetensors``.
+
+    Where clients keep something from round to round, it lies in ``clients/``.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoint")
+        self.states = ClientStates(path / "clients")
 
     def create(self, description: dict[str, Any]) -> None:
         """Begin a new run; a folder that holds one already is refused."""

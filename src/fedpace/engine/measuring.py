@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from pydantic import Field
 
 from fedpace.client import Evaluation
-from fedpace.core import Buffers, ClientError, Settings, Update
+from fedpace.core import ClientError, Settings, Tensors, Update
 from fedpace.data import Federation
 from fedpace.engine.events import Record
 from fedpace.engine.worker import Task
@@ -16,43 +17,46 @@ CHUNK = 500  # test images per task: fixed, so that sums do not depend on the nu
 
 
 class Measuring(Settings):
-    """What is measured: the test set ``every`` so many rounds, and each participant on at most ``per_client`` examples.
+    """What is measured: the test set ``every`` so many rounds, and each client on at most ``per_client`` examples.
 
-    A client without a test split of its own is measured on its training examples. ``pairwise`` is the largest number of
-    clients of a round whose updates are kept to compare every pair; 0 saves that memory.
+    ``clients`` are those of the round's ``cohort``, or ``all``. A client without a test split of its own is measured on
+    its training examples. ``pairwise`` is the largest number of clients of a round whose updates are kept to compare
+    every pair; 0 saves that memory.
     """
 
     every: int = Field(1, ge=1)
     per_client: int = Field(250, ge=0)
+    clients: Literal["cohort", "all"] = "cohort"
     pairwise: int = Field(32, ge=0)
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether a round is measured; the last one always is."""
         return (round + 1) % self.every == 0 or round + 1 == rounds
 
-    def tasks(self, federation: Federation, cohort: Sequence[int], own: Mapping[int, Buffers]) -> list[Task]:
-        """The test set in chunks, then one task per participant; ``own`` are buffers that never leave a client."""
+    def tasks(self, federation: Federation, cohort: Sequence[int], state: Callable[[int], Tensors]) -> list[Task]:
+        """The test set in chunks, then one task per client, with the ``state`` that this client keeps."""
         size = len(federation.test)
         tasks = [Task(-1, Evaluation(start=s, stop=s + CHUNK), 0, on="test") for s in range(0, size, CHUNK)]
-        for client in cohort if self.per_client else ():
+        measured = range(len(federation)) if self.clients == "all" else cohort
+        for client in measured if self.per_client else ():
             shard = (federation.client_tests or federation.clients)[client]
             step = max(len(shard) // self.per_client, 1)  # evenly spread, because shards are sorted by class
             work = Evaluation(stop=step * self.per_client, step=step)
-            tasks.append(Task(client, work, 0, on="client_test", buffers=own.get(client)))
+            tasks.append(Task(client, work, 0, on="client_test", state=state(client)))
         return tasks
 
 
-def collect(answers: Iterable[tuple[Task, Update]]) -> Record:
-    """Accuracy and loss on the test set and accuracy per client."""
+def collect(answers: Iterable[tuple[Task, Update]], *, personal: bool = False) -> Record:
+    """Accuracy and loss on the test set and accuracy per client; of ``personal`` models, over all clients' tests."""
     correct, examples, loss = 0.0, 0, 0.0
     clients: dict[str, float] = {}
     for task, answer in answers:
         if answer.failure:
             raise ClientError(f"the model could not be evaluated: {answer.failure}")
-        if task.on == "test":
+        if task.on == "test" or personal:
             correct += answer.metrics["correct"]
             loss += answer.metrics["loss"]
             examples += answer.examples
-        else:
+        if task.on != "test":
             clients[str(task.client)] = answer.metrics["correct"] / max(answer.examples, 1)
     return {"accuracy": correct / examples, "loss": loss / examples, "client_accuracy": clients}

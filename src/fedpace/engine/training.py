@@ -16,13 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from fedpace.client import ClientWork, Gradient, LocalSGD, Probe
-from fedpace.core import Buffers, ClientError, FlatModule, Update, derive
+from fedpace.core import Buffers, ClientError, ConfigError, FlatModule, Tensors, Update, derive
 from fedpace.data import Federation
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.events import Listener, Record
 from fedpace.engine.executors import Execution, Executor, Processes
 from fedpace.engine.folder import RunFolder, Upgrade
 from fedpace.engine.measuring import Measuring, collect
+from fedpace.engine.states import ClientStates
 from fedpace.engine.worker import Task
 from fedpace.server import BufferPolicy, Guard, Schedule, Server, Stage, traffic
 from fedpace.server.annealing import Path as ProbePath
@@ -65,7 +66,8 @@ def train(
     listeners: Sequence[Listener] = (),
 ) -> Outcome:
     """Run a plan. With a folder every finished round is safe on disk; ``resume`` goes on as if never interrupted."""
-    with one_thread(), plan.executor.start(module, federation) as execution:
+    module = plan.local.prepare(module)
+    with one_thread(), plan.executor.start(module, federation, plan.local.layout(module)) as execution:
         training = Training(module, federation, plan, execution, listeners)
         return training.run(RunFolder(folder) if folder is not None else None, resume=resume)
 
@@ -85,19 +87,24 @@ class Training:
         self.federation = federation
         self.cohort_size = plan.cohort.size(len(federation))
         self.warnings = plan.schedule.validate_for(plan.rounds, self.cohort_size)
-        self._model = FlatModule(module)
+        self._model = FlatModule(module, plan.local.layout(module))
+        self._check_personal()
         self._execution = execution
         self._listeners = listeners
+        layout = self._model.layout
         self.server = Server(
-            self._model.layout,
-            self._model.vector,
+            layout.shared,
+            layout.take_shared(self._model.vector),
             self._model.buffers,
             plan.schedule,
             guard=plan.guard,
             buffer_policy=plan.buffers,
             pairwise=plan.measuring.pairwise,
+            half=plan.local.server_half(layout, len(federation)),
+            ruled=plan.local.ruled(layout),
         )
-        self._own_buffers: dict[int, Buffers] = {}  # per client, under the policy "local"
+        self._states = ClientStates()
+        self._first_state = plan.local.first_state(self._model)
 
     def run(self, folder: RunFolder | None, *, resume: bool) -> Outcome:
         """All rounds that are not done yet."""
@@ -119,11 +126,12 @@ class Training:
             records.append(record)
             if folder is not None:
                 folder.append(record)
-                folder.checkpoints.write(round, self._state())
+                folder.checkpoints.write(round, self.server.state() | self._states.index())
             for listener in self._listeners:
                 listener.finished_round(record)
         self._warn_of_idle_search(records)
-        self._model.load(self.server.vector, self.server.buffers)
+        self._model.layout.put_shared(self._model.vector, self.server.vector)
+        self._model.buffers.copy_(self.server.buffers)
         if folder is not None:
             folder.finish(self._model.state_dict(), self.warnings)
         for listener in self._listeners:
@@ -143,12 +151,17 @@ class Training:
         record["search"] = search.to_json() if search is not None else None
 
         record |= {"similarity": None, "agreement": None, "diagnostics": {}, "dropped": [], "train_loss": None}
+        extra_up = extra_down = 0  # numbers
         for number, exchange in enumerate(stage.exchanges()):
             if number == 0 and search is not None and stage.ends_with_search:
                 continue
             start = perf_counter()
-            timed = _Timed(self._updates(exchange, round, cohort, number))
-            report = self.server.exchange(exchange, timed, len(cohort))
+            extras = self.server.extras(exchange)
+            tasks = self._tasks(exchange, round, cohort, number)
+            timed = _Timed(self._execution.run(tasks, *self._model_now, extras))
+            report = self.server.exchange(exchange, timed, len(cohort), partial(self._keep, round))
+            extra_up += report.extras
+            extra_down += sum(sum(map(Tensor.numel, (extras | task.extras).values())) for task in tasks)
             seconds["local"] += timed.seconds
             seconds["aggregate"] += perf_counter() - start - timed.seconds
             if report.failed == len(
@@ -162,9 +175,8 @@ class Training:
         if record["similarity"] is None and search is not None:
             record["similarity"] = {"kind": "probe", "mean": search.probe_mean, "min": search.probe_min}
         record["pruned"] = self.server.pruned
-        record["bytes_up"], record["bytes_down"] = traffic(
-            stage, self.server.layout, self.server.buffers, self.plan.buffers, len(cohort)
-        )
+        up, down = traffic(stage, self.server.layout, self.server.buffers, self.plan.buffers, len(cohort))
+        record |= {"bytes_up": up + 4 * extra_up, "bytes_down": down + 4 * extra_down}
         start = perf_counter()
         record |= self._evaluate(round, cohort)
         seconds["evaluate"] = perf_counter() - start
@@ -172,17 +184,34 @@ class Training:
         finite: Record = _without_nan(record)
         return finite
 
-    def _updates(self, stage: Stage, round: int, cohort: Sequence[int], number: int) -> Iterator[Update]:
+    @property
+    def _model_now(self) -> tuple[Tensor, Buffers]:
+        return self.server.vector, self.server.buffers
+
+    def _tasks(self, stage: Stage, round: int, cohort: Sequence[int], number: int) -> list[Task]:
         work = self.plan.local if stage.sends == "update" else self.plan.gradient
-        tasks = [
-            Task(client, work, self._seed("client", round, client, number), buffers=self._own_buffers.get(client))
+        local = self.plan.buffers == "local"
+        return [
+            Task(
+                client,
+                work,
+                self._seed("client", round, client, number),
+                state=self._state(client),
+                extras=self._sent_to(client),
+                keeps_buffers=local,
+            )
             for client in cohort
         ]
-        pace = self.server.pace(stage)
-        for update in self._execution.run(tasks, self.server.vector, self.server.buffers, pace):
-            if self.plan.buffers == "local" and update.buffers is not None:
-                self._own_buffers[update.client] = update.buffers.clone()
-            yield update
+
+    def _sent_to(self, client: int) -> Tensors:
+        return {} if self.server.half is None else self.server.half.sends_to(client)
+
+    def _state(self, client: int) -> Tensors:
+        return self._states.of(client) or self._first_state
+
+    def _keep(self, round: int, update: Update) -> None:
+        if update.state is not None:
+            self._states.keep(update.client, round, update.state)
 
     def _seed(self, *names: str | int) -> int:
         return derive(self.plan.seed, *names)
@@ -197,12 +226,12 @@ class Training:
                 client,
                 Probe(perturbation=stage.search.perturbation, path=path, batch=stage.search.batch),
                 self._seed("probe", round, client),
-                buffers=self._own_buffers.get(client),
+                state=self._state(client),
             )
             for path in paths
             for client in cohort
         ]
-        answers = self._execution.run(tasks, self.server.vector, self.server.buffers)
+        answers = self._execution.run(tasks, *self._model_now)
         for _ in paths:
             yield [self._kept(update) for update in islice(answers, len(cohort)) if self._usable(update)]
 
@@ -217,39 +246,53 @@ class Training:
     def _evaluate(self, round: int, cohort: Sequence[int]) -> Record:
         if not self.plan.measuring.due(round, self.plan.rounds):
             return {"accuracy": None, "loss": None, "client_accuracy": {}}
-        tasks = self.plan.measuring.tasks(self.federation, cohort, self._own_buffers)
-        answers = self._execution.run(tasks, self.server.vector, self.server.buffers)
+        own = self.plan.local.evaluation()
+        if own is None:
+            tasks = self.plan.measuring.tasks(self.federation, cohort, self._state)
+        else:
+            seeds = (self._seed("evaluation", round, client) for client in range(len(self.federation)))
+            tasks = [
+                Task(client, own, seed, on="client_test", state=self._state(client), extras=self._sent_to(client))
+                for client, seed in enumerate(seeds)
+            ]
+        answers = self._execution.run(tasks, *self._model_now, self.server.extras(self.plan.schedule.stage(round)))
         on = "train" if self.federation.client_tests is None else "test"
-        return {**collect(zip(tasks, answers, strict=True)), "client_accuracy_on": on}
+        measured = collect(zip(tasks, answers, strict=True), personal=own is not None)
+        return {**measured, "client_accuracy_on": on}
+
+    def _check_personal(self) -> None:
+        """Personal models need tests of their own, and are not what gradients and searches are about."""
+        local, layout = self.plan.local, self._model.layout
+        if local.evaluation() is not None and self.federation.client_tests is None:
+            raise ConfigError(
+                f"'{local.registered_name()}' gives each client a model of its own, to be measured on its own test "
+                "examples: expected data.partition.test_share above 0, found 0"
+            )
+        for stage in (self.plan.schedule.base, *self.plan.schedule.stages):
+            whole = stage.search is not None or any(exchange.sends == "gradient" for exchange in stage.exchanges())
+            if whole and layout.personal:
+                raise ConfigError(
+                    f"stage '{stage.name}' asks for gradients of the whole model, but with "
+                    f"'{local.registered_name()}' {', '.join(sorted(layout.personal))} never leave a client"
+                )
 
     def _open(self, folder: RunFolder | None, *, resume: bool) -> list[Record]:
         if folder is None:
             return []
+        self._states = folder.states
         description = {"config": self.plan.config, "seed": self.plan.seed, "warnings": self.warnings}
         description |= {"parameters": self.server.layout.size, "data": self.federation.fingerprint()}
         if not (resume and (folder.path / "run.json").exists()):
             folder.create(description)
             return []
         folder.resume(description, self.plan.upgrade)
-        found = folder.checkpoints.last()
+        found = folder.checkpoints.last(self._states.holds)
         if found is None:
             return folder.keep_rounds_before(0)
         round, tensors = found
-        self._load_state(tensors)
-        return folder.keep_rounds_before(round + 1)
-
-    def _state(self) -> dict[str, Tensor]:
-        tensors = self.server.state()
-        for client, own in self._own_buffers.items():
-            tensors |= {f"client.{client}.floats": own.floats, f"client.{client}.integers": own.integers}
-        return tensors
-
-    def _load_state(self, tensors: dict[str, Tensor]) -> None:
         self.server.load_state(tensors)
-        for client in range(len(self.federation)):
-            if f"client.{client}.floats" in tensors:
-                own = Buffers(tensors[f"client.{client}.floats"], tensors[f"client.{client}.integers"])
-                self._own_buffers[client] = own
+        self._states.restore(tensors)
+        return folder.keep_rounds_before(round + 1)
 
     def _warn(self, message: str) -> None:
         for listener in self._listeners:

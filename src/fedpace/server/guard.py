@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedpace.core import Buffers, ClientError, Settings, Update
+from fedpace.core import Buffers, ClientError, ServerHalf, Settings, Update
 
 
 class Guard(Settings):
@@ -19,7 +19,9 @@ class Guard(Settings):
 
     nonfinite: Literal["drop_client", "raise", "zero_coord"] = "drop_client"
 
-    def reason_to_drop(self, update: Update, size: int, buffers: Buffers | None = None) -> str | None:
+    def reason_to_drop(
+        self, update: Update, size: int, buffers: Buffers | None = None, half: ServerHalf | None = None
+    ) -> str | None:
         """Why this update cannot be used, or ``None``; with ``zero_coord`` its vector is mended in place."""
         if update.failure:
             return update.failure
@@ -29,7 +31,9 @@ class Guard(Settings):
             return f"wrong shape: expected {size} coordinates, found {tuple(update.vector.shape)}"
         if update.buffers is not None and buffers is not None and not update.buffers.fits(buffers):
             return "wrong shape: its buffers do not fit the model's"
-        finite = _is_finite(update.vector)
+        if half is not None and not half.fits(update.extras):
+            return "wrong shape: what it sent along does not fit what the server expects"
+        finite = all(map(_is_finite, (update.vector, *update.extras.values())))
         if update.buffers is not None and not _is_finite(update.buffers.floats):
             finite = False
             update.buffers = None if self.nonfinite == "zero_coord" else update.buffers
@@ -39,10 +43,11 @@ class Guard(Settings):
             raise ClientError(f"client {update.client} sent values that are not finite (nonfinite = 'raise')")
         if self.nonfinite == "drop_client":
             return "not finite"
-        torch.nan_to_num_(update.vector, nan=0.0, posinf=0.0, neginf=0.0)
+        for tensor in (update.vector, *update.extras.values()):
+            torch.nan_to_num_(tensor, nan=0.0, posinf=0.0, neginf=0.0)
         return None
 
 
 def _is_finite(vector: Tensor) -> bool:
     """Whether every value is finite; extremes carry NaN along, and no vector of flags is needed."""
-    return not len(vector) or all(bool(extreme.isfinite()) for extreme in vector.aminmax())
+    return not vector.numel() or all(bool(extreme.isfinite()) for extreme in vector.aminmax())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,23 +11,32 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation import MagnitudeAgreement
-from fedpace.core import Buffers, Layout, Update
+from fedpace.core import Buffers, Layout, ServerHalf, Tensors, Update
 from fedpace.server.annealing import Probe, SearchReport
 from fedpace.server.buffers import BufferPolicy, BufferStream
 from fedpace.server.guard import Guard
 from fedpace.server.monitor import Monitor
+from fedpace.server.parts import Parts
 from fedpace.server.pruning import Pruner
 from fedpace.server.schedule import Schedule, Stage
 
 log = logging.getLogger("fedpace")
 
 
+def _ignore(update: Update) -> None:
+    """Nobody listens."""
+
+
 @dataclass
 class ExchangeReport:
-    """What one exchange with the clients showed; ``failed`` of the dropped clients did not answer at all."""
+    """What one exchange with the clients showed.
+
+    ``failed`` of the dropped clients did not answer at all; ``extras`` numbers came along with the updates.
+    """
 
     clients: int = 0
     failed: int = 0
+    extras: int = 0
     dropped: list[dict[str, Any]] = field(default_factory=list)
     similarity: dict[str, Any] | None = None
     agreement: dict[str, Any] | None = None
@@ -36,7 +45,11 @@ class ExchangeReport:
 
 
 class Server:
-    """θ, the buffers, and everything that the server remembers from round to round."""
+    """θ, the buffers, and everything that the server remembers from round to round.
+
+    ``half`` is the server's half of the clients' work, where it has one; ``ruled`` is the part of the layout that the
+    stages' rules aggregate, usually all.
+    """
 
     def __init__(
         self,
@@ -48,8 +61,11 @@ class Server:
         guard: Guard | None = None,
         buffer_policy: BufferPolicy = "weighted_mean",
         pairwise: int = 32,
+        half: ServerHalf | None = None,
+        ruled: Layout | None = None,
     ) -> None:
         self.layout = layout
+        self.ruled = ruled or layout
         self.vector = vector.clone()
         self.buffers = buffers.clone()
         self.schedule = schedule
@@ -57,7 +73,8 @@ class Server:
         self.buffer_policy = buffer_policy
         self.pairwise = pairwise
         self.pruner = Pruner(schedule.pruning, layout) if schedule.pruning is not None else None
-        self._optimizer: dict[str, Tensor] = {}
+        self.half = half
+        self._optimizer: Tensors = {}
         self._agreement: Tensor | None = None  # what the pace remembers
 
     def search(self, stage: Stage, seed: int, probe: Probe) -> SearchReport | None:
@@ -69,28 +86,41 @@ class Server:
         self._respect_mask(before)
         return report
 
-    def pace(self, stage: Stage) -> Tensor | None:
-        """What scales the clients' local steps in this stage; nothing before a first round was seen."""
-        return stage.pace.of(self._agreement) if stage.pace is not None and self._agreement is not None else None
+    def extras(self, stage: Stage) -> Tensors:
+        """What goes to clients along with θ: the memory of their algorithm, and a pace once a round was seen."""
+        if stage.sends == "gradient":
+            return {}
+        memory = {} if self.half is None else self.half.sends()
+        sent = {name: tensor.clone() for name, tensor in memory.items()}  # it learns while clients still train
+        if stage.pace is not None and self._agreement is not None:
+            sent["pace"] = stage.pace.of(self._agreement)
+        return sent
 
-    def exchange(self, stage: Stage, updates: Iterable[Update], clients: int) -> ExchangeReport:
-        """Aggregate the updates of at most ``clients`` clients and take one step."""
+    def exchange(
+        self, stage: Stage, updates: Iterable[Update], clients: int, accepted: Callable[[Update], None] = _ignore
+    ) -> ExchangeReport:
+        """Aggregate the updates of at most ``clients`` clients and take one step; ``accepted`` hears of each."""
         report = ExchangeReport()
-        stream = stage.rule.start(self.layout.size, clients)
+        half = self.half if stage.sends == "update" else None
+        stream = Parts(stage.rule, self.layout, self.ruled, clients)
         monitor = Monitor(self.layout, clients, stage.sends, stream.signs, self.pairwise)
         buffers = BufferStream(self.buffer_policy)
         agreement = MagnitudeAgreement(self.layout.size) if stage.pace is not None else None
         touched = torch.zeros(self.layout.size, dtype=torch.bool) if stage.counts else None
         losses = []
         for update in updates:
-            reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers)
+            reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers, half)
             if reason is not None or update.vector is None:
                 log.warning("client %s dropped: %s", update.client, reason)
                 report.failed += update.failure is not None
                 report.dropped.append({"client": update.client, "reason": reason})
                 continue
+            accepted(update)
+            if half is not None:
+                half.learn(update)
+                report.extras += sum(tensor.numel() for tensor in update.extras.values())
             weight = float(update.examples) if stage.weights == "samples" else 1.0
-            stream.add(update.vector, weight)
+            stream.add(update.vector, weight, update.examples)
             if agreement is not None:
                 agreement.add(update.vector, weight)
             monitor.add(update.vector)
@@ -102,6 +132,8 @@ class Server:
         if not losses:
             log.warning("no client's update could be used: the model stays as it is")
             return report
+        if half is not None:
+            half.finish()
         report.train_loss = sum(losses) / len(losses)
         aggregate, mask = stream.split() if stage.mask_at == "post" else (stream.finish(), None)
         self._step(stage, aggregate, mask, monitor, touched)
@@ -142,6 +174,8 @@ class Server:
             "buffers.integers": self.buffers.integers,
         }
         tensors |= {f"optimizer.{name}": tensor for name, tensor in sorted(self._optimizer.items())}
+        if self.half is not None:
+            tensors |= {f"memory.{name}": tensor for name, tensor in self.half.memory.items()}
         if self._agreement is not None:
             tensors["agreement"] = self._agreement
         if self.pruner is not None:
@@ -152,8 +186,13 @@ class Server:
         """Continue from a checkpoint."""
         self.vector = tensors["vector"]
         self.buffers = Buffers(tensors["buffers.floats"], tensors["buffers.integers"])
-        prefix = "optimizer."
-        self._optimizer = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        self._optimizer = _with_prefix("optimizer.", tensors)
+        if self.half is not None:
+            self.half.memory = _with_prefix("memory.", tensors)
         self._agreement = tensors.get("agreement")
         if self.pruner is not None:
             self.pruner.mask, self.pruner.counters = tensors["pruning.mask"], tensors["pruning.counters"]
+
+
+def _with_prefix(prefix: str, tensors: Tensors) -> Tensors:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

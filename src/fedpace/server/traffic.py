@@ -8,7 +8,7 @@ from fedpace.server.schedule import Stage
 
 
 def traffic(stage: Stage, layout: Layout, buffers: Buffers, policy: BufferPolicy, clients: int) -> tuple[int, int]:
-    """Bytes up and down of one round: all exchanges and the search of ``clients`` clients."""
+    """Bytes up and down of one round: all exchanges and the search of ``clients`` clients, without extras."""
     model = layout.shared.size
     statistics = 0 if policy == "local" else len(buffers.floats) + len(buffers.integers)
     up = down = 0
@@ -21,5 +21,5 @@ def traffic(stage: Stage, layout: Layout, buffers: Buffers, policy: BufferPolicy
             continue
         sends_statistics = exchange.sends == "update" and policy != "keep_server"
         up += model + (statistics if sends_statistics else 0)
-        down += model * (2 if exchange.pace is not None else 1) + statistics
+        down += model + statistics
     return 4 * up * clients, 4 * down * clients

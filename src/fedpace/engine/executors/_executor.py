@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
 from torch import Tensor, nn
 
-from fedpace.core import Buffers, Named, Registry, Update
+from fedpace.core import Buffers, Layout, Named, Registry, Update
 from fedpace.data import Federation
 from fedpace.engine.worker import Task
 
@@ -23,9 +23,9 @@ class Execution(ABC):
 
     @abstractmethod
     def run(
-        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, pace: Tensor | None = None
+        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
     ) -> Iterator[Update]:
-        """Do all tasks from the same vector and buffers, at the same pace. Consume the iterator to its end."""
+        """Do all tasks from the same vector and buffers, with the same extras. Consume the iterator to its end."""
 
     @abstractmethod
     def close(self) -> None:
@@ -44,8 +44,8 @@ class Executor(Named, ABC):
     """How tasks are executed: parameters only; ``start`` brings workers up."""
 
     @abstractmethod
-    def start(self, module: nn.Module, federation: Federation) -> Execution:
-        """Bring up workers that hold this model and this data."""
+    def start(self, module: nn.Module, federation: Federation, layout: Layout | None = None) -> Execution:
+        """Bring up workers that hold this model and this data; a ``layout`` says which parameters are personal."""
 
 
 executors: Registry[Executor] = Registry("executor", Executor)

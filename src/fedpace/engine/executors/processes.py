@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -14,9 +14,10 @@ from typing import Any
 import torch
 import torch.multiprocessing as mp
 from pydantic import Field
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from fedpace.core import Buffers, ConfigError, Update
+from fedpace.core import Buffers, ConfigError, Layout, Tensors, Update
 from fedpace.data import Federation
 from fedpace.engine.executors._executor import Execution, Executor, can_fork, cores, executors
 from fedpace.engine.worker import Task, Worker
@@ -30,14 +31,15 @@ class Processes(Executor):
     """One worker process per core, one thread each: the fast way on a CPU.
 
     Parameters, buffers and update rows lie in shared memory; data is inherited (memory-mapped or copy-on-write). Only
-    small messages are pickled. A worker that dies is replaced and its task done again, with bitwise the same result.
+    small messages are pickled, and what few methods send along or keep with a client. A worker that dies is replaced
+    and its task done again, with bitwise the same result.
     """
 
     workers: int | None = Field(None, ge=1)
 
-    def start(self, module: nn.Module, federation: Federation) -> Execution:
+    def start(self, module: nn.Module, federation: Federation, layout: Layout | None = None) -> Execution:
         """Bring up the workers."""
-        return _ProcessExecution(module, federation, self.workers or cores())
+        return _ProcessExecution(Worker(copy.deepcopy(module), federation, layout), self.workers or cores())
 
 
 @dataclass
@@ -49,8 +51,9 @@ class _Row:
 
     @classmethod
     def like(cls, worker: Worker) -> _Row:
-        buffers = worker.model.buffers
-        return cls(_shared(worker.model.vector), Buffers(_shared(buffers.floats), _shared(buffers.integers)))
+        model, buffers = worker.model, worker.model.buffers
+        vector = model.vector.new_empty(model.layout.shared.size)
+        return cls(_shared(vector), Buffers(_shared(buffers.floats), _shared(buffers.integers)))
 
 
 def _shared(like: Tensor) -> Tensor:
@@ -59,11 +62,13 @@ def _shared(like: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Answer:
-    """An update as a small message: its tensors stay behind in a row."""
+    """An update as a small message: vector and buffers stay behind in a row."""
 
     update: Update
     has_vector: bool = False
     has_buffers: bool = False
+    extras: bytes = b""
+    state: bytes | None = None
 
     @classmethod
     def split(cls, update: Update, row: _Row) -> _Answer:
@@ -75,7 +80,9 @@ class _Answer:
             row.vector.copy_(vector)
         if buffers is not None:
             row.buffers.copy_(buffers)
-        return cls(replace(update, vector=None, buffers=None), vector is not None, buffers is not None)
+        state = None if update.state is None else _packed(update.state)
+        small = replace(update, vector=None, buffers=None, extras={}, state=None)
+        return cls(small, vector is not None, buffers is not None, _packed(update.extras), state)
 
     def joined(self, row: _Row) -> Update:
         """The update with its tensors."""
@@ -83,7 +90,18 @@ class _Answer:
             self.update,
             vector=row.vector if self.has_vector else None,
             buffers=row.buffers if self.has_buffers else None,
+            extras=_unpacked(self.extras),
+            state=None if self.state is None else _unpacked(self.state),
         )
+
+
+def _packed(tensors: Mapping[str, Tensor]) -> bytes:
+    """Tensors as bytes: through a pipe they would leave a file descriptor behind for each."""
+    return save({name: tensor.contiguous() for name, tensor in tensors.items()}) if tensors else b""
+
+
+def _unpacked(data: bytes) -> Tensors:
+    return load(data) if data else {}
 
 
 @dataclass
@@ -96,13 +114,12 @@ class _Process:
 
 
 class _ProcessExecution(Execution):
-    def __init__(self, module: nn.Module, federation: Federation, workers: int) -> None:
+    def __init__(self, worker: Worker, workers: int) -> None:
         # Fork shares the data without copying and starts in milliseconds; elsewhere workers are spawned.
         self._context: Any = mp.get_context("fork" if can_fork() else "spawn")
-        self._worker = Worker(copy.deepcopy(module), federation)
+        self._worker = worker
         try:
             self._server = _Row.like(self._worker)
-            self._pace = _shared(self._worker.model.vector)
             # Twice as many rows as workers: nobody waits while an earlier, slower client is still at work.
             self._rows = [_Row.like(self._worker) for _ in range(2 * workers)]
         except RuntimeError as error:
@@ -111,20 +128,18 @@ class _ProcessExecution(Execution):
 
     def _spawn(self) -> _Process:
         ours, theirs = self._context.Pipe()
-        arguments = (theirs, self._worker, self._server, self._pace, self._rows, os.getpid())
+        arguments = (theirs, self._worker, self._server, self._rows, os.getpid())
         process = self._context.Process(target=_serve, args=arguments, daemon=True, name="fedpace-worker")
         process.start()
         theirs.close()
         return _Process(process, ours)
 
     def run(
-        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, pace: Tensor | None = None
+        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
     ) -> Iterator[Update]:
         self._server.vector.copy_(vector)
         self._server.buffers.copy_(buffers)
-        self._paced = pace is not None
-        if pace is not None:
-            self._pace.copy_(pace)
+        self._extras = _packed(extras or {})
         waiting = list(reversed(range(len(tasks))))  # tasks not yet handed out, next one last
         free = list(range(len(self._rows)))
         answers: dict[int, tuple[int, _Answer]] = {}
@@ -153,10 +168,10 @@ class _ProcessExecution(Execution):
         attempts[number] += 1
         worker.job = (number, row)
         task = tasks[number]
-        if task.buffers is not None:
-            self._rows[row].buffers.copy_(task.buffers)
         try:
-            worker.pipe.send((row, replace(task, buffers=None), task.buffers is not None, self._paced))
+            worker.pipe.send(
+                (row, replace(task, state={}, extras={}), _packed(task.state), self._extras, _packed(task.extras))
+            )
         except OSError:  # it died; the next look at it finds the closed pipe and replaces it
             attempts[number] -= 1
 
@@ -189,7 +204,7 @@ class _ProcessExecution(Execution):
             worker.process.join()
 
 
-def _serve(pipe: Connection, worker: Worker, server: _Row, pace: Tensor, rows: list[_Row], parent: int) -> None:
+def _serve(pipe: Connection, worker: Worker, server: _Row, rows: list[_Row], parent: int) -> None:
     """Main loop of a worker process: it ends when its pipe closes or its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's business
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -199,9 +214,9 @@ def _serve(pipe: Connection, worker: Worker, server: _Row, pace: Tensor, rows: l
             while not pipe.poll(ORPHAN_CHECK):
                 if os.getppid() != parent:
                     return
-            row, task, own_buffers, paced = pipe.recv()
-            buffers = rows[row].buffers if own_buffers else server.buffers
-            answer = worker.answer(task, server.vector, buffers, pace if paced else None)
+            row, task, state, extras, own = pipe.recv()
+            task = replace(task, state=_unpacked(state), extras=_unpacked(own))
+            answer = worker.answer(task, server.vector, server.buffers, _unpacked(extras))
             pipe.send(_Answer.split(answer, rows[row]))
     except (EOFError, OSError):
         return

@@ -1,0 +1,91 @@
+"""What clients keep between their turns: in a run folder on disk, otherwise in memory."""
+
+from __future__ import annotations
+
+import shutil
+from hashlib import blake2b
+from pathlib import Path
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor
+
+from fedpace.core import RunFolderError, Tensors
+from fedpace.engine.checkpoint import KEPT, advice
+
+_INDEX = "clients.states"
+
+
+class ClientStates:
+    """Client → tensors that it keeps (SCAFFOLD's control variate, buffers that never leave it).
+
+    With a folder each state is a file ``00012-00003.safetensors``: client 12 after round 3. Nothing is overwritten, so
+    the states of an earlier checkpoint stay whole until that checkpoint is gone. A checkpoint holds the list of files
+    that belong to it, with their digests.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._memory: dict[int, Tensors] = {}  # used without a folder
+        self._files: dict[int, list[tuple[int, int]]] = {}  # client → rounds and digests, oldest first
+
+    def of(self, client: int) -> Tensors:
+        """What a client kept last; nothing at its first turn."""
+        if self._folder is None or client not in self._files:
+            return self._memory.get(client, {})
+        return load(self._path(client, self._files[client][-1][0]).read_bytes())
+
+    def keep(self, client: int, round: int, state: Tensors) -> None:
+        """Take a copy of what a client wants to keep after ``round``."""
+        if self._folder is None:
+            self._memory[client] = {name: tensor.clone() for name, tensor in state.items()}
+            return
+        data = save({name: tensor.contiguous() for name, tensor in state.items()})
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._path(client, round).write_bytes(data)
+        except OSError as error:
+            raise RunFolderError(
+                f"{self._folder}: the state of client {client} could not be written ({error.strerror}); "
+                f"the last checkpoint is intact{advice(error)}"
+            ) from error
+        files = [file for file in self._files.get(client, []) if file[0] < round]  # a second exchange of the round
+        while len(files) > 1 and files[1][0] <= round - KEPT:  # no checkpoint refers to it any more
+            self._path(client, files.pop(0)[0]).unlink(missing_ok=True)
+        self._files[client] = [*files, (round, _digest(data))]
+
+    def index(self) -> dict[str, Tensor]:
+        """For a checkpoint: client, round and digest of each state, or without a folder nothing."""
+        rows = [(client, *files[-1]) for client, files in sorted(self._files.items())]
+        return {_INDEX: torch.tensor(rows)} if rows else {}
+
+    def holds(self, tensors: Tensors) -> bool:
+        """Whether every file that a checkpoint lists is there and whole."""
+        paths = [(self._path(client, round), digest) for client, round, digest in _rows(tensors)]
+        return all(path.is_file() and _digest(path.read_bytes()) == digest for path, digest in paths)
+
+    def restore(self, tensors: Tensors) -> None:
+        """Go back to the states of a checkpoint; older files are remembered only to be removed in their time."""
+        for client, round, digest in _rows(tensors):
+            rounds = sorted(
+                int(path.stem.split("-")[1]) for path in self._path(client, 0).parent.glob(f"{client:05d}-*")
+            )
+            self._files[client] = [*((older, 0) for older in rounds if older < round), (round, digest)]
+
+    def clear(self) -> None:
+        """Forget everything: the run begins anew."""
+        self._files.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _path(self, client: int, round: int) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{client:05d}-{round:05d}.safetensors"
+
+
+def _rows(tensors: Tensors) -> list[tuple[int, int, int]]:
+    return [tuple(row) for row in tensors[_INDEX].tolist()] if _INDEX in tensors else []
+
+
+def _digest(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)

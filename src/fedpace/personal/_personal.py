@@ -1,0 +1,112 @@
+"""What a personalised method is: local work of a client that keeps something of its own."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedpace.client import ClientWork, Context, LocalSGD
+from fedpace.client.evaluation import BATCH
+from fedpace.core import FlatModule, Layout, ModelError, Tensors, Update
+from fedpace.data import Shard
+from fedpace.models import head_names
+
+Predictor = Callable[[Tensor], Tensor]
+PERSONAL = "personal"  # what a client keeps of its personal tensors is a vector of this name in its state
+
+
+class Personal(LocalSGD, ABC):
+    """Local training with parts that never leave the client. A method states only what differs:
+
+    * ``is_personal``: which tensors are its own (usually none, or head, or base);
+    * ``first_state`` and ``state``: what else it keeps;
+    * ``fit``: its phases of training, on the resident model that ``load`` has put together;
+    * ``predictor``: the model with which it answers, by default the one that ``load`` puts together.
+    """
+
+    def is_personal(self, name: str, head: frozenset[str]) -> bool:
+        """Whether a tensor stays with the client; ``head`` are the names of the classifier's tensors."""
+        return False
+
+    def layout(self, module: nn.Module) -> Layout:
+        """Shared and personal tensors; a model of which nothing would be shared is refused."""
+        head = frozenset(head_names(module))
+        layout = Layout.of(module).with_personal(lambda name: self.is_personal(name, head))
+        if not layout.shared.names:
+            raise ModelError(
+                f"'{self.registered_name()}' shares nothing of {type(module).__name__}: expected layers before the "
+                f"head, found only the head ({', '.join(sorted(head))})"
+            )
+        return layout
+
+    def first_state(self, model: FlatModule) -> Tensors:
+        """The personal tensors of the initial model."""
+        layout = model.layout
+        return {PERSONAL: layout.take(model.vector, layout.own).clone()} if layout.personal else {}
+
+    def load(self, vector: Tensor, context: Context) -> None:
+        """Put the client's model together: the server's shared tensors and its own."""
+        model, layout = context.model, context.model.layout
+        model.gradient.zero_()
+        model.module.train()
+        model.buffers.copy_(context.buffers)
+        layout.put_shared(model.vector, vector)
+        if layout.personal:
+            layout.put(model.vector, context.state[PERSONAL], layout.own)
+
+    def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
+        """Train and send the change of what is shared."""
+        self.load(vector, context)
+        loss, kept = self.fit(vector, shard, _with_whole_pace(context))
+        model, layout = context.model, context.model.layout
+        if layout.personal:
+            kept = {PERSONAL: layout.take(model.vector, layout.own), **kept}
+        change = layout.take_shared(model.vector) - vector
+        return Update(context.client, change, len(shard), {"loss": loss}, model.buffers, state=kept or None)
+
+    def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:
+        """The phases of local training: the mean loss, and what the client keeps beside its personal tensors."""
+        return self.train(shard, context, vector), {}
+
+    def predictor(self, vector: Tensor, context: Context) -> Predictor:
+        """From inputs to scores, in evaluation mode."""
+        self.load(vector, context)
+        module: nn.Module = context.model.module.eval()
+        return module
+
+    def evaluation(self) -> ClientWork:
+        """Each client's model on its own test examples."""
+        return PersonalEvaluation(method=self)
+
+
+def _with_whole_pace(context: Context) -> Context:
+    """A pace for every coordinate: the server's for what is shared, 1 for what is personal."""
+    layout = context.model.layout
+    if "pace" not in context.extras or not layout.personal:
+        return context
+    pace = torch.ones(layout.size)
+    layout.put_shared(pace, context.extras["pace"])
+    return replace(context, extras={**context.extras, "pace": pace})
+
+
+class PersonalEvaluation(ClientWork):
+    """Correct answers and summed loss of a client's own model. Sends no vector."""
+
+    method: Personal
+
+    def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
+        """Count correct answers."""
+        predict = self.method.predictor(vector, context)
+        correct, loss = 0, 0.0
+        with torch.inference_mode():
+            for chunk in torch.arange(len(shard)).split(BATCH):  # type: ignore[no-untyped-call]
+                inputs, labels = shard.batch(chunk)
+                scores = predict(inputs)
+                correct += int((scores.argmax(1) == labels).sum())
+                loss += float(F.cross_entropy(scores, labels, reduction="sum"))
+        return Update(context.client, None, len(shard), {"correct": correct, "loss": loss})

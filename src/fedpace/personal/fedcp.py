@@ -1,0 +1,141 @@
+"""FedCP: each example's features are divided between a classifier for all and one of one's own."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedpace.client import Context, works
+from fedpace.core import Layout, Tensors, derive
+from fedpace.data import Shard
+from fedpace.personal._head import head_layer, with_features
+from fedpace.personal._personal import Personal, Predictor
+
+_CONTEXT, _RECEIVED = "context", "received"
+_MODEL, _GLOBAL_HEAD = "model.", "head_g."  # how the names of their tensors begin
+_BANDWIDTHS = (10, 15, 20, 50)  # of the authors' code
+
+
+@works.register("fedcp")
+class FedCP(Personal):
+    """A policy network separates global from personal information in the features (Zhang et al., 2023).
+
+    With features z, v the normalised sum of the personal head's class weights, and (r, s) = policy(z · v), r + s = 1 in
+    each feature, the scores are head_p(z · r) + head_g(z · s). The loss is CE + ``lam`` · MMD²(z, z of the received
+    base). The policy (a linear layer, LayerNorm, ReLU, softmax of pairs) samples by Gumbel noise while it is trained;
+    its answers are free of noise. The global head and the received base are not trained. The client sends its base,
+    its policy and (head_p + head_g) / 2. An aggregation rule is for the base; head and policy are averaged by samples.
+
+    ``lam`` weighs the distance to the received features (1 in PFLlib, 5 for MNIST in the paper).
+
+    Keeps: the personal head. Travels: base, head and policy, each way. Cost: a forward pass more, and the
+    distances of all pairs of a batch.
+    """
+
+    lam: float = Field(1.0, ge=0, allow_inf_nan=False)
+
+    def prepare(self, module: nn.Module) -> nn.Module:
+        """The model with a policy and a global head beside it."""
+        self.layout(module)  # refuses a model that is nothing but a head
+        return _Divided(module)
+
+    def is_personal(self, name: str, head: frozenset[str]) -> bool:
+        """The model's own head."""
+        return name in head
+
+    def ruled(self, layout: Layout) -> Layout:
+        """The base."""
+        return layout.shared.with_personal(lambda name: not name.startswith(_MODEL)).shared
+
+    def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:
+        """Everything but the global head, which then meets the personal one half way."""
+        module, layout = context.model.module, context.model.layout
+        assert isinstance(module, _Divided)
+        extras = {**context.extras, _CONTEXT: module.context(), _RECEIVED: vector}
+        trained = layout.with_personal(lambda name: name.startswith(_GLOBAL_HEAD)).shared
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(context.seed, "gumbel"))
+            loss = self.train(shard, replace(context, extras=extras), vector, trained)
+        with torch.no_grad():
+            for common, own in zip(module.head_g.parameters(), head_layer(module).parameters(), strict=True):
+                common.lerp_(own, 0.5)
+        return loss, {}
+
+    def loss(self, module: nn.Module, inputs: Tensor, labels: Tensor, context: Context) -> Tensor:
+        """Cross-entropy, and the distance from the features of the received base."""
+        assert isinstance(module, _Divided)
+        scores, features = module.divided(inputs, context.extras[_CONTEXT])
+        shared = context.model.layout.shared.tensors(context.extras[_RECEIVED])
+        received = {name.removeprefix(_MODEL): tensor for name, tensor in shared if name.startswith(_MODEL)}
+        statistics = {name: buffer.clone() for name, buffer in module.model.named_buffers()}  # no batch counts twice
+        with torch.no_grad():
+            _, before = with_features(module.model, inputs, received | statistics)
+        return F.cross_entropy(scores, labels) + self.lam * mmd(features, before)
+
+    def predictor(self, vector: Tensor, context: Context) -> Predictor:
+        """Divided features, without noise."""
+        self.load(vector, context)
+        module = context.model.module.eval()
+        assert isinstance(module, _Divided)
+        own = module.context()
+        return lambda inputs: module.divided(inputs, own)[0]
+
+
+class _Divided(nn.Module):
+    """A model, whose head is the personal one, a policy and a global head. On its own it answers with the latter."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        head = head_layer(model)
+        drawn = int(head.weight.detach().float().view(torch.int32).sum())  # the run's seed is in the model's weights
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(drawn, "policy"))
+            self.policy = _Policy(head.in_features)
+        self.head_g = copy.deepcopy(head)
+        self.model = model  # behind the others, because the last matrix is the head
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = self.head_g(with_features(self.model, inputs)[1])
+        return scores
+
+    def context(self) -> Tensor:
+        """The client's: what its head looks at."""
+        return F.normalize(head_layer(self.model).weight.detach().sum(0), dim=0)
+
+    def divided(self, inputs: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and features."""
+        _, features = with_features(self.model, inputs)
+        personal, common = self.policy(features * context)
+        return head_layer(self.model)(features * personal) + self.head_g(features * common), features
+
+
+class _Policy(nn.Module):
+    """How much of each feature is personal and how much is global: noisy in training, and only there."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(size, 2 * size), nn.LayerNorm(2 * size), nn.ReLU())
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        pairs = self.layers(features).view(len(features), 2, -1)
+        personal, common = (F.gumbel_softmax(pairs, dim=1) if self.training else pairs.softmax(1)).unbind(1)
+        return personal, common
+
+
+def mmd(x: Tensor, y: Tensor) -> Tensor:
+    """Squared maximum mean discrepancy of two samples under a sum of Gaussian kernels exp(−‖a − b‖² / 2h).
+
+    >>> mmd(torch.zeros(2, 3), torch.zeros(2, 3)).item()
+    0.0
+    """
+    points = torch.cat([x, y])
+    squares = points.square().sum(1)
+    distances = squares[:, None] + squares - 2 * points @ points.T
+    kernel = torch.stack([(-distances / (2 * width)).exp() for width in _BANDWIDTHS]).sum(0)
+    sides = torch.cat([x.new_full((len(x),), 1 / len(x)), y.new_full((len(y),), -1 / len(y))])
+    return sides @ kernel @ sides

@@ -1,0 +1,18 @@
+"""LG-FedAvg: a representation of one's own under a classifier for all."""
+
+from __future__ import annotations
+
+from fedpace.client import works
+from fedpace.personal._personal import Personal
+
+
+@works.register("lg_fedavg")
+class LGFedAvg(Personal):
+    """Base and head are trained together, and only the head is shared (Liang et al., 2020).
+
+    Keeps: the base. Travels: the head, each way. Cost: FedAvg's.
+    """
+
+    def is_personal(self, name: str, head: frozenset[str]) -> bool:
+        """The base."""
+        return name not in head

@@ -1,0 +1,60 @@
+"""Per-FedAvg: one model for all, from which each client is one step away from its own."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from fedpace.client import Context, works
+from fedpace.core import Tensors
+from fedpace.data import Shard
+from fedpace.personal._personal import Personal, Predictor
+
+
+@works.register("per_fedavg")
+class PerFedAvg(Personal):
+    """Training for what the model is after one step on a client's data (Fallah et al., 2020), to first order.
+
+    With two batches x₁ and x₂: φ = θᵢ − α∇L(θᵢ; x₁), then a step of the optimiser along ∇L(φ; x₂). A client answers
+    with θ after one such step φ on a random batch of its training examples, and statistics as they were before it.
+
+    Parameters: ``alpha``, by default ``lr``; ``passes``, how often a round goes through all its epochs (2 in PFLlib,
+    1 in the paper). A step needs two batches; a client that has fewer examples divides what it has.
+    Keeps: nothing. Travels: the model, each way. Cost: ``passes`` times FedAvg's.
+    """
+
+    alpha: float | None = Field(None, gt=0, allow_inf_nan=False)
+    passes: int = Field(2, ge=1)
+
+    def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:
+        """Steps on pairs of batches."""
+        pairs = self.model_copy(update={"batch": 2 * self.batch, "epochs": self.passes * self.epochs})
+        return pairs.train(shard, context, vector), {}
+
+    def loss(self, module: nn.Module, inputs: Tensor, labels: Tensor, context: Context) -> Tensor:
+        """What the second half of the batch says about a model that made a step on the first."""
+        half = (len(labels) + 1) // 2  # of an odd number, both have the one in the middle
+        adapted = self._adapted(module, inputs[:half], labels[:half], context)
+        return F.cross_entropy(functional_call(module, adapted, inputs[-half:]), labels[-half:])
+
+    def predictor(self, vector: Tensor, context: Context) -> Predictor:
+        """The model after one step."""
+        assert context.training is not None  # who asks a client for answers lends it its training examples
+        self.load(vector, context)
+        module = context.model.module
+        adapted = self._adapted(module, *next(self.batches(context.training, context)), context)
+        context.model.buffers.copy_(context.buffers)
+        return partial(functional_call, module.eval(), adapted)
+
+    def _adapted(self, module: nn.Module, inputs: Tensor, labels: Tensor, context: Context) -> Tensors:
+        """φ. Its gradient counts as a constant, so that ∇L(φ) is what θᵢ receives (first order)."""
+        parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        loss = super().loss(module, inputs, labels, context)
+        gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, materialize_grads=True)
+        rate = self.alpha or self.lr
+        return {name: p - rate * gradient for (name, p), gradient in zip(parameters.items(), gradients, strict=True)}

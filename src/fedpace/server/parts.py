@@ -1,0 +1,57 @@
+"""One aggregate of two parts: what the stage's rule is for, and what is averaged whatever the rule."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedpace.aggregation import Diagnostics, Mean, Rule, SignSum
+from fedpace.core import Layout
+
+
+class Parts:
+    """A stream of updates under a ``rule`` for the tensors of ``ruled``, and the sample-weighted mean for the rest.
+
+    Usually everything is ruled: then this is the rule's own stream, and nothing is copied.
+    """
+
+    def __init__(self, rule: Rule, layout: Layout, ruled: Layout, clients: int) -> None:
+        self._layout, self._ruled = layout, ruled
+        self._rest = layout.with_personal(lambda name: name in ruled.slices).shared
+        self._stream = rule.start(ruled.size, clients)
+        self._stream.tensors = tuple(ruled.slices.values())
+        self._mean = Mean().start(self._rest.size, clients)
+
+    @property
+    def signs(self) -> SignSum | None:
+        """The sign sum of all coordinates, if the rule counts it anyway."""
+        return None if self._rest.names else self._stream.signs
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """The rule's."""
+        return self._stream.diagnostics
+
+    def add(self, vector: Tensor, weight: float, examples: int) -> None:
+        """Take one client's update, of this ``weight`` in the rule."""
+        self._stream.add(self._layout.take(vector, self._ruled), weight)
+        if self._rest.names:
+            self._mean.add(self._layout.take(vector, self._rest), examples)
+
+    def finish(self) -> Tensor:
+        """The aggregate."""
+        return self._whole(self._stream.finish(), self._mean.finish())
+
+    def split(self) -> tuple[Tensor, Tensor | None]:
+        """The aggregate before it is masked, and its mask, which lets the rest pass."""
+        ruled, mask = self._stream.split()
+        ones = torch.ones(self._rest.size)
+        return self._whole(ruled, self._mean.finish()), None if mask is None else self._whole(mask, ones)
+
+    def _whole(self, ruled: Tensor, rest: Tensor) -> Tensor:
+        if not self._rest.names:
+            return ruled
+        whole = torch.empty(self._layout.size)
+        self._layout.put(whole, ruled, self._ruled)
+        self._layout.put(whole, rest, self._rest)
+        return whole

@@ -1,0 +1,169 @@
+"""What clients keep survives interruption, in every executor, and is thrown away with what the server dropped."""
+
+import pytest
+import torch
+
+from fedpace.client import LocalSGD, Scaffold
+from fedpace.core import RunFolderError, Update
+from fedpace.engine import Cohort, Listener, Processes, Serial, train
+from fedpace.engine.states import ClientStates
+from fedpace.server import Guard, Schedule
+from tests.engine import small
+
+SCAFFOLD = Scaffold(max_steps=2, lr=0.05)
+
+
+def run(folder=None, resume=False, listeners=(), **changes):
+    settings = {"schedule": Schedule(), "local": SCAFFOLD, "cohort": Cohort(number=3), "executor": Serial()}
+    plan = small.plan(**{**settings, **changes})
+    return train(small.module(), small.federation(), plan, folder=folder, resume=resume, listeners=listeners)
+
+
+def state(value):
+    return {"control": torch.full((3,), float(value))}
+
+
+@pytest.fixture(params=["memory", "disk"])
+def states(request, tmp_path):
+    return ClientStates(tmp_path if request.param == "disk" else None)
+
+
+def test_a_client_finds_what_it_kept_last(states):
+    assert states.of(7) == {}
+    for round in range(4):
+        states.keep(7, round, state(round))
+        assert torch.equal(states.of(7)["control"], state(round)["control"])
+    assert states.of(8) == {}
+
+
+def test_what_is_kept_is_a_copy(states):
+    mine = state(1)
+    states.keep(0, 0, mine)
+    mine["control"].zero_()
+    assert torch.equal(states.of(0)["control"], state(1)["control"])
+
+
+def test_files_last_as_long_as_a_checkpoint_refers_to_them(tmp_path):
+    states = ClientStates(tmp_path)
+    indices = []
+    for round in range(6):
+        states.keep(0, round, state(round))
+        if round == 0:
+            states.keep(1, round, state(100))  # takes part only once
+        indices.append(states.index())
+        for earlier in indices[-2:]:
+            assert states.holds(earlier)
+    assert not states.holds(indices[0])
+    assert len(list(tmp_path.iterdir())) <= 4
+
+
+def test_going_back_to_a_checkpoint_goes_back_to_its_states(tmp_path):
+    states = ClientStates(tmp_path)
+    states.keep(0, 0, state(0))
+    index = states.index()
+    states.keep(0, 1, state(1))
+    fresh = ClientStates(tmp_path)
+    fresh.restore(index)
+    assert torch.equal(fresh.of(0)["control"], state(0)["control"])
+    for round in range(1, 6):
+        fresh.keep(0, round, state(round))
+    assert len(list(tmp_path.iterdir())) <= 3  # what was there before is cleared away too
+
+
+def test_a_damaged_file_is_noticed(tmp_path):
+    states = ClientStates(tmp_path)
+    states.keep(0, 0, state(0))
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-1] + b"\1")
+    assert not states.holds(states.index())
+    file.unlink()
+    assert not states.holds(states.index())
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    (tmp_path / "clients").write_text("a file where a folder should be")
+    with pytest.raises(RunFolderError, match=r"state of client 3 could not be written .* last checkpoint is intact"):
+        ClientStates(tmp_path / "clients").keep(3, 0, state(0))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    return run()
+
+
+def test_every_executor_gives_bitwise_the_same(uninterrupted, tmp_path):
+    for executor, folder in (
+        (Processes(workers=2), None),
+        (Serial(), tmp_path / "serial"),
+        (Processes(), tmp_path / "p"),
+    ):
+        other = run(folder, executor=executor)
+        assert torch.equal(small.weights(other.module), small.weights(uninterrupted.module))
+
+
+def test_controls_change_the_result(uninterrupted):
+    plain = run(local=LocalSGD(max_steps=2, lr=0.05, optimizer="sgd", weight_decay=0))
+    assert not torch.equal(small.weights(plain.module), small.weights(uninterrupted.module))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_resume_is_bitwise_even_from_the_checkpoint_before_the_last(uninterrupted, tmp_path, damaged):
+    class Stop(Listener):
+        def finished_round(self, record):
+            if record["round"] == 3:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, listeners=[Stop()])
+    if damaged:
+        newest = max((tmp_path / "clients").iterdir(), key=lambda path: path.stem.split("-")[1])
+        newest.write_bytes(b"torn")
+    resumed = run(tmp_path, resume=True)
+    assert torch.equal(small.weights(resumed.module), small.weights(uninterrupted.module))
+
+
+def test_traffic_counts_a_second_vector_each_way(uninterrupted):
+    plain = run(local=LocalSGD(max_steps=1), rounds=1).records[0]
+    size = sum(p.numel() for p in small.module().parameters())
+    first = uninterrupted.records[0]
+    assert first["bytes_up"] - plain["bytes_up"] == first["bytes_down"] - plain["bytes_down"] == 3 * 4 * size
+
+
+class Faulty(Scaffold):
+    """Client 2 sends controls that nobody can use."""
+
+    fault: str
+
+    def __call__(self, vector, shard, context):
+        assert not (context.client == 2 and context.state)  # what it kept was thrown away with its update
+        update = super().__call__(vector, shard, context)
+        if context.client != 2:
+            return update
+        control = {"nan": update.extras["control"] * torch.nan, "shape": torch.zeros(3)}[self.fault]
+        return Update(
+            2, update.vector, update.examples, update.metrics, extras={"control": control}, state=update.state
+        )
+
+
+@pytest.mark.parametrize(("fault", "reason"), [("nan", "not finite"), ("shape", "does not fit")])
+def test_a_client_with_unusable_extras_is_dropped_and_keeps_nothing(fault, reason):
+    records = run(local=Faulty(fault=fault, max_steps=1), cohort=Cohort(), rounds=5).records
+    for record in records:
+        assert [dropped["client"] for dropped in record["dropped"]] == [2]
+        assert reason in record["dropped"][0]["reason"]
+
+
+def test_zero_coord_mends_extras_too():
+    guard = Guard(nonfinite="zero_coord")
+    assert run(local=Mended(max_steps=1), cohort=Cohort(), rounds=2, guard=guard).records[1]["dropped"] == []
+
+
+class Mended(Scaffold):
+    """Client 2 sends controls that are not finite."""
+
+    def __call__(self, vector, shard, context):
+        assert bool(context.extras["control"].isfinite().all())
+        update = super().__call__(vector, shard, context)
+        if context.client == 2:
+            update.extras["control"][:] = torch.inf
+        return update
