@@ -364,6 +364,7 @@ def test_compare_deals_the_data_as_told(fedpace):
     assert run_json("out/fedavg-seed0")["config"]["data"]["partition"] == {
         "name": "dirichlet",
         "clients": 4,
+        "test_share": 0.0,
         "alpha": 5.0,
         "min_size": 10,
     }

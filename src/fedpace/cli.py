@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it.")
 app.add_typer(data_app, name="data")
+attack_app = typer.Typer(no_args_is_help=True, help="Attack the model of a finished run.")
+app.add_typer(attack_app, name="attack")
 out_console, err_console = Console(), Console(stderr=True)
 INTERRUPTED = 130  # what typer ends with after Ctrl-C
 UsageError: Any = typer.BadParameter.__base__  # click's, or the copy of it within typer
@@ -282,6 +284,23 @@ def data_show(
     path = out or Path("runs") / f"{federation.name.replace('/', '-')}.png"
     save_counts_figure(federation, path)
     out_console.print("picture:", str(path), highlight=False, markup=False, soft_wrap=True)
+
+
+@attack_app.command(name="membership")
+def attack_membership(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of finished runs.")],
+    examples: Annotated[int, typer.Option(help="Training examples, and as many test examples, to draw.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Seed of the attack.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Tell from a model's outputs what it was trained on: how much does it give away of its clients' data?"""
+    from fedpace.experiments.attack import attack_membership, attack_table
+
+    runs = [attack_membership(folder, examples=examples, seed=seed, console=err_console) for folder in folders]
+    if as_json:
+        _print_json(runs)
+        return
+    out_console.print(attack_table(runs).rich())
 
 
 def _run_and_report(jobs: list[Job], folder: Path, workers: int | None, *, as_json: bool) -> None:

@@ -129,3 +129,11 @@ def test_a_preset_may_give_a_models_options(tmp_path):
     (tmp_path / "mine.toml").write_text('model = { name = "resnet8", norm = "batch" }\n')
     assert load_config(tmp_path / "mine.toml").model == ModelConfig(name="resnet8", options={"norm": "batch"})
     assert load_config(tmp_path / "mine.toml", {"model": "small_cnn"}).model == "small_cnn"
+
+
+def test_scaffold_takes_its_gradient_only_from_steps_of_known_length():
+    paced = {"local.name": "scaffold", "dampen": {"first": 0, "source": "pseudo", "rule": "mean", "pace": "agreement"}}
+    with pytest.raises(ConfigError, match="from which SCAFFOLD's option II takes its gradient: expected"):
+        load_config("fedavg", paced)
+    assert load_config("fedavg", {**paced, "local.option": "I"}).local.option == "I"
+    assert load_config("fedavg", {**paced, "dampen": {**paced["dampen"], "enabled": False}}).local.option == "II"

@@ -6,13 +6,18 @@ import pytest
 
 import fedpace
 from fedpace.experiments import load_config, preset_names
+from fedpace.personal import Personal
 
 from .helpers import FAST, measured
 
 # algorithms.md 1.1: first round of each stage. A new preset enters what it does here.
 ANNEALED = {0: "fedavg", 2: "anneal", 16: "fedavg"}
 STAGES = {
+    "and-mask": {0: "and_mask"},
+    "fedadagrad": {0: "fedavg"},
+    "fedadam": {0: "fedavg"},
     "fedavg": {0: "fedavg"},
+    "fedavgm": {0: "fedavg"},
     "fedgga": ANNEALED,
     "fedgga-paper": ANNEALED,
     "fedgh": {0: "harmonised"},
@@ -24,9 +29,12 @@ STAGES = {
     "fedpace-dampen-prune": {0: "fedavg", 20: "dampen", 42: "prune"},
     "fedpace-paper": {**ANNEALED, 20: "dampen", 42: "prune"},
     "fedpace-prune": {0: "fedavg", 42: "prune"},
+    "fedprox": {0: "fedavg"},
     "fedsgd": {0: "fedsgd"},
+    "fedyogi": {0: "fedavg"},
     "gga-walk": ANNEALED,
     "gma": {0: "masked"},
+    "scaffold": {0: "fedavg"},
 }
 
 
@@ -34,7 +42,19 @@ def train(preset, **settings):
     return fedpace.train("digits", preset, model="linear", settings={**FAST, **settings})
 
 
-@pytest.mark.parametrize("preset", preset_names())
+PERSONAL = [name for name in preset_names() if isinstance(load_config(name).local, Personal)]
+
+
+@pytest.mark.parametrize("preset", PERSONAL)
+def test_every_personal_preset_learns(preset):
+    settings = {"rounds": 4, "data.partition.clients": 3, "executor": "serial", "local.max_steps": 15}
+    settings |= {"local.lr": 0.05, "model": {"name": "small_cnn", "norm": "group"}}
+    result = fedpace.train("digits", preset, settings=settings)
+    assert all(len(record["client_accuracy"]) == 3 for record in result.records)
+    assert result.records[-1]["loss"] < result.records[0]["loss"]
+
+
+@pytest.mark.parametrize("preset", sorted({*preset_names()} - {*PERSONAL}))
 def test_every_preset_runs_for_its_fifty_rounds(preset):
     anneal = load_config(preset).anneal
     k = min(anneal.k, 3) if anneal is not None else 0  # more candidates only take longer

@@ -1,4 +1,5 @@
 import json
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,15 @@ from typer.testing import CliRunner
 
 from fedpace.cli import app
 from fedpace.core import ConfigError, RunFolderError
-from fedpace.experiments import load_config
+from fedpace.experiments import Result, execute, load_config
 from fedpace.experiments.batch import Job, run_batch
 from fedpace.experiments.evidence import page, tables
+from fedpace.experiments.metrics import measure
+from fedpace.experiments.pictures import draw
 from fedpace.experiments.reproduce import reproduce
 from fedpace.experiments.reproduction import load_reproduction, reproduction_names
 
-from .helpers import fast_config
+from .helpers import fast_config, measured
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 REQUIRED = {"method", "data", "seed", "final", "best", "last10", "auc", "similarity", "curve"}
@@ -49,9 +52,10 @@ def test_smoke_scale_writes_evidence_page_and_pictures(name, tmp_path):
     assert found == done.evidence
     assert found["name"] == name
     assert found["scale"] == "smoke"
-    assert set(found["settings"]) == set(load_reproduction(name).methods)
+    assert set(found["settings"]) == set(load_reproduction(name).rows("smoke"))
     assert all(run.keys() >= REQUIRED and 0 <= run["final"] <= 100 for run in found["runs"])
     assert all(run["curve"][-1] == run["final"] for run in found["runs"])
+    assert all(run[metric] is not None for run in found["runs"] for metric in found["metrics"])
     text = (tmp_path / "out" / f"{name}.md").read_text()
     pictures = [path for path in done.files if path.suffix == ".png"]
     assert pictures
@@ -66,15 +70,17 @@ def test_smoke_scale_writes_evidence_page_and_pictures(name, tmp_path):
 def test_larger_scales_are_valid(name, scale, tmp_path):
     for job in load_reproduction(name).jobs(scale, tmp_path):
         job.config.schedule().validate_for(job.config.rounds, 3)
-        assert job.config.data.source in ("cifar10", "pacs")
-        assert job.config.rounds == 50 or scale == "quick"
+        assert not job.config.data.source.startswith("digit")
+        assert job.config.rounds == 50 or scale == "quick" or name.startswith("gma")
 
 
 @pytest.mark.parametrize("name", reproduction_names())
-def test_reference_is_a_row(name):
+def test_every_scale_has_the_rows_that_others_are_compared_with(name):
     reproduction = load_reproduction(name)
-    assert reproduction.reference in reproduction.methods
     assert set(reproduction.scales) == {"smoke", "quick", "full"}
+    for scale in reproduction.scales:
+        rows = reproduction.rows(scale)
+        assert {row.versus or reproduction.reference for row in rows.values()} | {reproduction.reference} <= set(rows)
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
@@ -84,7 +90,9 @@ def test_committed_pages_say_what_their_numbers_say(path):
     pictures = [line.split("](")[1].rstrip(")") for line in text.splitlines() if line.startswith("![")]
     assert page(found, pictures) == text
     assert all((RESULTS / picture).exists() for picture in pictures)
-    published = {label: variant.published for label, variant in load_reproduction(path.stem).methods.items()}
+    published = {
+        label: variant.published for label, variant in load_reproduction(path.stem).rows(found["scale"]).items()
+    }
     assert found["published"] == published
 
 
@@ -147,6 +155,112 @@ def test_held_out_domains_are_repetitions():
 def test_value_that_was_not_measured_is_a_dash():
     (table,) = tables(made_up({"a": [1.0, 2.0], "b": [None, 3.0]}))
     assert table.rows[1][2:] == ["3.00", "+1.00", "–", "3.00"]
+
+
+PAIRS = {"versus": {"x": "x", "x + GMA": "x", "y": "y", "y + GMA": "y"}, "reference": "x"}
+
+
+def test_a_row_is_compared_with_its_own_base():
+    (table,) = tables(made_up({"x": [10.0], "x + GMA": [12.0], "y": [50.0], "y + GMA": [47.0]}, **PAIRS))
+    assert table.header[3] == "difference to its base"
+    assert [row[3] for row in table.rows] == ["–", "+2.00", "–", "-3.00"]
+
+
+def test_signs_are_counted_where_the_paper_has_both_rows_of_a_pair():
+    ours = {
+        "x": [10.0, 20.0, 30.0],
+        "x + GMA": [12.0, 22.1, 31.9],
+        "y": [50.0, 60.0, 70.0],
+        "y + GMA": [45.0, 65.0, 72.0],
+    }
+    papers = {"x": {"final": 80.0}, "x + GMA": {"final": 79.0}, "y": {"final": 80.0}, "y + GMA": {"final": 81.0}}
+    found = made_up(ours, published=papers, **PAIRS)
+    signs = (
+        "Signs: in 1 of 2 pairs our difference has the sign of the paper's. "
+        "The paired interval excludes 0 in 1 pairs, 0 of them with the paper's sign."
+    )
+    assert signs in page(found, []).splitlines()
+    del found["published"]["y + GMA"]
+    assert "Signs: in 0 of 1 pairs" in page(found, [])
+    assert "Signs" not in page(made_up(ours, published=papers), [])  # as in the pages that know no pairs
+
+
+def test_participating_clients_are_those_of_the_last_cohort():
+    early = {"round": 0, "cohort": [1], "client_accuracy": {"1": 0.0, "2": 0.0, "11": 0.0}}
+    last = {"round": 1, "cohort": [1, 2], "client_accuracy": {"1": 0.5, "2": 0.7, "11": 0.1}}
+    result = Result({}, [early, last])
+    assert measure("participating", result) == pytest.approx(0.6)
+    assert measure("non_participating", result) == pytest.approx(0.1)
+    everyone = Result({}, [last | {"client_accuracy": {"1": 0.5, "2": 0.7}}])
+    assert isnan(measure("non_participating", everyone))
+
+
+def test_agreement_of_exactly_tau_is_not_below_it():
+    ten = [0, 1, 2, 3, 40, 0, 0, 0, 0, 0, 54]  # of ten clients, |S| = 4 is 0.4
+    three = [1, 1, 2, 0]
+    records = [{"round": r, "agreement": a and {"histogram": a}} for r, a in enumerate([ten, None, three])]
+    assert measure("below_tau", Result({}, records)) == pytest.approx((0.06 + 0.5) / 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "metric", "value"),
+    [
+        ("gma.table2", "FMNIST, label skew: FedAdam + GMA", "best", 87.18),
+        ("gma.table2-clients", "MNIST, iid, 10 clients: FedAvg", "best", 99.11),
+        ("gma.table2-images", "TinyImageNet, iid, 10 clients: FedYogi + GMA", "best", 30.78),
+        ("gma.table3", "CIFAR-10, quantity skew, 100 clients: FedAdam", "best", 79.24),
+        ("gma.table4", "FedAvg + GMA", "non_participating", 78.53),
+        ("gma.table6", "FMNIST, label skew: FedAvg, ρ = 0.9", "last10", 88.10),
+        ("gma.table7", "BatchNorm, label skew: FedYogi", "last10", 67.29),
+        ("gma.table10", "η_g = 1.5, η_l = 0.1: FedAvg", "best", 86.96),
+        ("gma.membership", "label skew: FedAvg + GMA", "attack", 55.0),
+    ],
+)
+def test_published_values_stand_in_their_rows(name, label, metric, value):
+    assert load_reproduction(name).methods[label].published[metric] == value
+
+
+@pytest.mark.parametrize("name", [name for name in reproduction_names() if name.startswith("gma")])
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_a_pair_differs_in_the_rule_alone(name, scale, tmp_path):
+    reproduction = load_reproduction(name)
+    configs = {(job.label, job.config.seed): job.config for job in reproduction.jobs(scale, tmp_path)}
+    for (label, seed), config in configs.items():
+        base = configs[reproduction.methods[label].versus or label, seed]
+        mean = config.aggregate.model_copy(update={"rule": base.aggregate.rule})
+        assert config.model_copy(update={"aggregate": mean, "dampen": None}) == base
+
+
+@pytest.mark.parametrize("name", ["gma.table4", "gma.table5"])
+@pytest.mark.parametrize("scale", ["smoke", "quick", "full"])
+def test_a_single_round_is_the_last_one_whatever_the_scale(name, scale, tmp_path):
+    for job in load_reproduction(name).jobs(scale, tmp_path):
+        rules = [job.config.schedule().stage(r).rule.registered_name() for r in range(job.config.rounds)]
+        assert rules[:-1] == ["mean"] * (job.config.rounds - 1)
+        assert rules[-1] == ("masked" if job.label.endswith("GMA") else "mean")
+
+
+def test_before_the_single_round_both_rows_are_the_same_run(tmp_path):
+    mean, masked = (
+        execute(job.config).records
+        for job in load_reproduction("gma.table4").jobs("smoke", tmp_path)
+        if job.config.seed == 0
+    )
+    assert measured(mean)[:-1] == measured(masked)[:-1]
+    assert mean[-1]["agreement"] == masked[-1]["agreement"]  # of the same updates
+    assert mean[-1]["loss"] != masked[-1]["loss"]
+
+
+def test_curves_have_a_picture_for_each_panel(tmp_path):
+    reproduction = load_reproduction("gma.figure2")
+    jobs = [job for job in reproduction.jobs("full", tmp_path) if job.label.startswith("FE")][:2]
+    jobs += [job for job in reproduction.jobs("full", tmp_path) if job.label.startswith("FedC")][:2]
+    results = [Result({}, [{"round": r, "accuracy": 0.5} for r in range(2)])] * 4
+    written = draw(reproduction, jobs, results, tmp_path)
+    assert [path.name for path in written[::2]] == ["gma.figure2.FEMNIST.png", "gma.figure2.FedCMNIST.png"]
+    assert "GMA, Figure 2: FEMNIST" in written[1].read_text()
+    assert "FEMNIST: FedAvg" not in written[1].read_text()  # the title says it
+    assert "FedCMNIST" not in written[1].read_text()
 
 
 def test_page_names_command_differences_and_warnings():

@@ -14,6 +14,7 @@ from fedpace.analysis.history import (
     stage_windows,
 )
 from fedpace.analysis.interval import Interval, paired_interval
+from fedpace.analysis.membership import MembershipAttack, equal_number, membership_attack
 from fedpace.analysis.report import ReportedRun, write_report
 from fedpace.analysis.show import run_overview
 from fedpace.analysis.summary import Summary, summarise
@@ -23,6 +24,7 @@ __all__ = [
     "Comparison",
     "ComparisonRow",
     "Interval",
+    "MembershipAttack",
     "Record",
     "ReportedRun",
     "Side",
@@ -37,7 +39,9 @@ __all__ = [
     "agreement_by_layer",
     "chance_agreement",
     "client_accuracy_curve",
+    "equal_number",
     "mean_agreement",
+    "membership_attack",
     "paired_interval",
     "run_overview",
     "save",

@@ -1,8 +1,20 @@
 """Experiments: config, presets, runs, comparisons and sweeps."""
 
 from fedpace.experiments.api import compare, train
+from fedpace.experiments.attack import AttackedRun, attack_membership
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.presets import load_config, preset_names
 from fedpace.experiments.run import Result, execute, federate
 
-__all__ = ["Result", "RunConfig", "compare", "execute", "federate", "load_config", "preset_names", "train"]
+__all__ = [
+    "AttackedRun",
+    "Result",
+    "RunConfig",
+    "attack_membership",
+    "compare",
+    "execute",
+    "federate",
+    "load_config",
+    "preset_names",
+    "train",
+]

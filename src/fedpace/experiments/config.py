@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
 
 from fedpace.aggregation import Dampened, Mean
-from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, works
+from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, Scaffold
 from fedpace.core import ConfigError, Settings, by_name, first_error
 from fedpace.data import Dirichlet, Partition, Shift, partitions, shifts
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
 from fedpace.models import ModelConfig, parse_model
+from fedpace.personal import works
 from fedpace.server import (
     Annealing,
     AnyOptimizer,
@@ -136,6 +137,16 @@ class RunConfig(Settings):
     measuring: Measuring = Measuring()
     executor: SerializeAsAny[Annotated[Executor, by_name(executors, "processes")]] = Processes()
     track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
+
+    @model_validator(mode="after")
+    def _steps_have_a_length(self) -> RunConfig:
+        paced = self.dampen is not None and self.dampen.enabled and self.dampen.pace is not None
+        if paced and isinstance(self.local, Scaffold) and self.local.option == "II":
+            raise ValueError(
+                "dampen.pace changes the length of local steps, from which SCAFFOLD's option II takes its gradient: "
+                "expected local.option = 'I', found 'II'"
+            )
+        return self
 
     def schedule(self) -> Schedule:
         """The stages that the tables ``anneal``, ``dampen`` and ``prune`` describe."""

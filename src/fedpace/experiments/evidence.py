@@ -11,19 +11,25 @@ import numpy as np
 
 from fedpace.analysis import Side, TextTable, accuracy_curve, paired_interval, similarity_curve
 from fedpace.engine import read_run
-from fedpace.experiments.reproduction import CaseJob, Reproduction, ScaleName
+from fedpace.experiments.metrics import measure
+from fedpace.experiments.reproduction import CaseJob, Metric, Reproduction, ScaleName
 from fedpace.experiments.run import Result
 
 Evidence = dict[str, Any]
 Runs = Sequence[dict[str, Any]]
 
-_PERCENT = ("final", "best", "last10")
+_ALWAYS: tuple[Metric, ...] = ("final", "best", "last10", "auc", "similarity")
+_FRACTIONS = ("auc", "similarity")  # everything else is in percent
 _TITLES = {
     "final": "Final accuracy (%)",
     "best": "Best accuracy (%)",
     "last10": "Accuracy, mean of the last ten measured rounds (%)",
     "auc": "Area under the accuracy curve",
     "similarity": "Mean pairwise cosine of what clients send",
+    "participating": "Last round: accuracy on the clients that took part (%)",
+    "non_participating": "Last round: accuracy on the other clients (%)",
+    "below_tau": "Coordinates whose agreement is below 0.4, mean over rounds (%)",
+    "attack": "Accuracy of the membership attack (%)",
 }
 
 
@@ -36,6 +42,8 @@ def evidence(
 ) -> Evidence:
     """Everything that a reader needs to check a table: settings, versions, and each run's numbers and curve."""
     chosen = reproduction.scales[scale]
+    rows = reproduction.rows(scale)
+    versus = {label: row.versus for label, row in rows.items() if row.versus}
     settings = {job.label: _settings(job) for job in jobs}
     return {
         "name": reproduction.name,
@@ -44,12 +52,13 @@ def evidence(
         "scale": scale,
         "metrics": list(reproduction.metrics),
         "reference": reproduction.reference,
-        "published": {label: variant.published for label, variant in reproduction.methods.items()},
+        **({"versus": versus} if versus else {}),
+        "published": {label: row.published for label, row in rows.items()},
         "differs": [*reproduction.differs, *chosen.differs, *(f"{key} = {value}." for key, value in changes.items())],
         "changes": dict(changes),
         "settings": settings,
         "versions": read_run(jobs[0].folder)["versions"],
-        "runs": [_run(job, result) for job, result in zip(jobs, results, strict=True)],
+        "runs": [_run(job, result, reproduction.metrics) for job, result in zip(jobs, results, strict=True)],
     }
 
 
@@ -61,9 +70,10 @@ def _settings(job: CaseJob) -> dict[str, Any]:
     return settings
 
 
-def _run(job: CaseJob, result: Result) -> dict[str, Any]:
+def _run(job: CaseJob, result: Result, metrics: Iterable[Metric]) -> dict[str, Any]:
     summary = asdict(result.summary)
-    measured = {metric: summary[metric] * (100 if metric in _PERCENT else 1) for metric in _TITLES}
+    wanted = dict.fromkeys([*_ALWAYS, *metrics])
+    measured = {metric: measure(metric, result) * (1 if metric in _FRACTIONS else 100) for metric in wanted}
     accuracy, similarity = accuracy_curve(result.records), similarity_curve(result.records)
     rounds = [record["round"] for record in result.records]
     return {
@@ -93,26 +103,54 @@ def tables(found: Evidence) -> list[TextTable]:
 
 def _table(found: Evidence, metric: str) -> TextTable:
     by_method = _by_method(found["runs"], metric)
-    reference = by_method[found["reference"]]
     repetitions = list(dict.fromkeys(name for values in by_method.values() for name in values))
     each = repetitions if len(repetitions) > 1 else []
-    digits = 2 if metric in _PERCENT else 3
+    digits = 3 if metric in _FRACTIONS else 2
     rows = []
     for label, values in by_method.items():
         published = found["published"].get(label, {}).get(metric)
-        difference = [values[name] - reference[name] for name in values if name in reference]
+        base = _base(found, label)
         rows.append(
             [
                 label,
                 "–" if published is None else f"{published:.{digits}f}",
                 _mean(list(values.values()), digits),
-                "–" if label == found["reference"] else _difference(difference, digits),
+                "–" if label == base else _difference(_differences(values, by_method[base]), digits),
                 *(f"{values[name]:.{digits}f}" if name in values else "–" for name in each),
             ]
         )
-    header = ["method", "paper", "ours", f"difference to {found['reference']}", *each]
+    reference = "its base" if "versus" in found else found["reference"]
+    header = ["method", "paper", "ours", f"difference to {reference}", *each]
     numbers: list[Side] = ["right"] * len(each)
-    return TextTable(_TITLES[metric], header, ["left", "right", "right", "left", *numbers], rows, _caption(each))
+    caption = "\n\n".join(filter(None, [_caption(each), _signs(found, metric, by_method)]))
+    return TextTable(_TITLES[metric], header, ["left", "right", "right", "left", *numbers], rows, caption)
+
+
+def _base(found: Evidence, label: str) -> str:
+    """The row that a row is compared with."""
+    base: str = found.get("versus", {}).get(label, found["reference"])
+    return base
+
+
+def _differences(values: Mapping[str, float], base: Mapping[str, float]) -> list[float]:
+    return [values[name] - base[name] for name in values if name in base]
+
+
+def _signs(found: Evidence, metric: str, by_method: Mapping[str, Mapping[str, float]]) -> str:
+    """In how many pairs of rows, both of which the paper reports, our difference has the sign of the paper's."""
+    signs = []
+    for label, base in found.get("versus", {}).items():
+        ours = paired_interval(_differences(by_method[label], by_method[base]))
+        published = [found["published"].get(row, {}).get(metric) for row in (label, base)]
+        if label != base and None not in published and not isnan(ours.mean):
+            signs.append((np.sign(ours.mean) == np.sign(published[0] - published[1]), ours.excludes_zero))
+    if not signs:
+        return ""
+    certain = [same for same, excludes_zero in signs if excludes_zero]
+    return (
+        f"Signs: in {sum(same for same, _ in signs)} of {len(signs)} pairs our difference has the sign of the paper's. "
+        f"The paired interval excludes 0 in {len(certain)} pairs, {sum(certain)} of them with the paper's sign."
+    )
 
 
 def _by_method(runs: Runs, metric: str) -> dict[str, dict[str, float]]:

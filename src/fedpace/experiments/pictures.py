@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -18,6 +19,8 @@ from fedpace.analysis import (
     seed_points,
     sweep_figure,
 )
+from fedpace.experiments.batch import slug
+from fedpace.experiments.metrics import TAU, below_tau_curve, measure
 from fedpace.experiments.reproduction import CaseJob, Picture, Reproduction
 from fedpace.experiments.run import Result
 
@@ -26,12 +29,27 @@ def draw(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[
     """Every picture as PNG for the eye and as SVG for a paper."""
     written = []
     for number, kind in enumerate(reproduction.pictures):
-        figure = _PICTURES[kind](reproduction, jobs, results)
         stem = reproduction.name if number == 0 else f"{reproduction.name}.{kind}"
-        for suffix in ("png", "svg"):
-            written.append(out / f"{stem}.{suffix}")
-            save(figure, written[-1])
+        for panel in _panels(reproduction, jobs) if kind in _BY_PANEL else [""]:
+            figure = _PICTURES[kind](*_only(panel, reproduction, jobs, results))
+            for suffix in ("png", "svg"):
+                written.append(out / f"{stem}{panel and '.'}{slug(panel)}.{suffix}")
+                save(figure, written[-1])
     return written
+
+
+def _panels(reproduction: Reproduction, jobs: Sequence[CaseJob]) -> list[str]:
+    return list(dict.fromkeys(reproduction.methods[job.label].panel for job in jobs))
+
+
+def _only(
+    panel: str, reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]
+) -> tuple[Reproduction, list[CaseJob], list[Result]]:
+    """What a picture of one panel shows; its title names the panel, so that labels need not."""
+    chosen = [i for i, job in enumerate(jobs) if reproduction.methods[job.label].panel == panel or not panel]
+    title = f"{reproduction.title.partition(':')[0]}: {panel}" if panel else reproduction.title
+    shorter = [replace(jobs[i], label=jobs[i].label.removeprefix(f"{panel}: ")) for i in chosen]
+    return reproduction.model_copy(update={"title": title}), shorter, [results[i] for i in chosen]
 
 
 def _curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
@@ -44,10 +62,16 @@ def _client_curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results:
     )
 
 
+def _below_tau_curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    ylabel = f"coordinates with agreement below {TAU}"
+    return accuracy_curves(_histories(jobs, results), title=reproduction.title, of=below_tau_curve, ylabel=ylabel)
+
+
 def _seeds(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    """The first metric of the table."""
     values: dict[str, dict[int, float]] = {}
     for number, (job, result) in enumerate(zip(jobs, results, strict=True)):
-        values.setdefault(job.label, {})[number] = result.summary.final
+        values.setdefault(job.label, {})[number] = measure(reproduction.metrics[0], result)
     return seed_points(values, title=reproduction.title)
 
 
@@ -68,7 +92,7 @@ def _sweep(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequenc
     for job, result in zip(jobs, results, strict=True):
         variant = reproduction.methods[job.label]
         if variant.value is not None:
-            point = SweepPoint(variant.value, result.summary.final, result.summary.similarity)
+            point = SweepPoint(variant.value, measure(reproduction.metrics[0], result), result.summary.similarity)
             panels.setdefault(variant.panel, []).append(point)
     return sweep_figure(panels, title=reproduction.title)
 
@@ -83,8 +107,10 @@ def _histories(jobs: Sequence[CaseJob], results: Sequence[Result]) -> dict[str, 
 _PICTURES: dict[Picture, Callable[[Reproduction, Sequence[CaseJob], Sequence[Result]], Figure]] = {
     "curves": _curves,
     "client_curves": _client_curves,
+    "below_tau_curves": _below_tau_curves,
     "seeds": _seeds,
     "accuracy_and_similarity": _accuracy_and_similarity,
     "sweep": _sweep,
     "agreement_by_layer": _agreement_by_layer,
 }
+_BY_PANEL: tuple[Picture, ...] = ("curves", "client_curves", "below_tau_curves")

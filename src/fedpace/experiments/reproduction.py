@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from importlib.resources import files
 from itertools import product
+from math import isnan
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,16 +21,30 @@ from fedpace.experiments.presets import load_config
 _FOLDER = files("fedpace.experiments") / "reproductions"
 
 ScaleName = Literal["smoke", "quick", "full"]
-Metric = Literal["final", "best", "last10", "auc", "similarity"]
-Picture = Literal["curves", "client_curves", "seeds", "accuracy_and_similarity", "sweep", "agreement_by_layer"]
+Metric = Literal[
+    "final", "best", "last10", "auc", "similarity", "participating", "non_participating", "below_tau", "attack"
+]
+Picture = Literal[
+    "curves",
+    "client_curves",
+    "below_tau_curves",
+    "seeds",
+    "accuracy_and_similarity",
+    "sweep",
+    "agreement_by_layer",
+]
 Overrides = dict[str, Any]
 
 
 class Scale(Settings):
-    """How much of a reproduction is run. ``settings`` win over everything else; ``cases`` replace the usual ones."""
+    """How much of a reproduction is run: the ``rows`` whose labels match one of these patterns (``*`` is anything).
+
+    ``settings`` win over everything else; ``cases`` replace the usual ones.
+    """
 
     rounds: int = Field(ge=1)
     seeds: tuple[int, ...] = Field(min_length=1)
+    rows: tuple[str, ...] = ("*",)
     settings: Overrides = Field(default_factory=dict)
     cases: dict[str, Overrides] = Field(default_factory=dict)
     differs: tuple[str, ...] = ()
@@ -37,12 +53,14 @@ class Scale(Settings):
 class Variant(Settings):
     """A row: a preset (by default the one of its label) with some settings, and what the paper says about it.
 
-    In a sweep the row is one point: ``panel`` names what is varied, ``value`` is where.
+    ``versus`` is the label of the row that it is compared with, by default the reproduction's reference. In a sweep the
+    row is one point: ``panel`` names what is varied, ``value`` is where. Curves of each ``panel`` are a picture.
     """
 
     preset: str | None = None
     settings: Overrides = Field(default_factory=dict)
     published: dict[Metric, float] = Field(default_factory=dict)
+    versus: str = ""
     panel: str = ""
     value: float | None = None
 
@@ -58,7 +76,7 @@ class Reproduction(Settings):
         reference: The label that differences refer to.
         settings: Of every run.
         cases: Repetitions that are averaged like seeds (the held-out domains of PACS); none means one.
-        methods: Label → row.
+        methods: Label → row. A file may give ``factors`` instead, whose combinations are the rows.
         pictures: What is drawn of the runs.
         differs: How the full scale differs from the paper.
         scales: ``smoke`` in seconds, ``quick`` in minutes, ``full`` the paper's setting.
@@ -77,6 +95,11 @@ class Reproduction(Settings):
     differs: tuple[str, ...] = ()
     scales: dict[ScaleName, Scale]
 
+    def rows(self, scale: ScaleName) -> dict[str, Variant]:
+        """The rows that a scale runs."""
+        patterns = self.scales[scale].rows
+        return {label: row for label, row in self.methods.items() if any(fnmatchcase(label, p) for p in patterns)}
+
     def jobs(self, scale: ScaleName, folder: Path, changes: Mapping[str, Any] | None = None) -> list[CaseJob]:
         """The runs of a scale, with some more ``changes``. A run's folder follows from its config: runs are shared."""
         for key in {"rounds", "seed"} & set(changes or {}):
@@ -84,7 +107,7 @@ class Reproduction(Settings):
         chosen = self.scales[scale]
         cases = chosen.cases or self.cases or {"": {}}
         found = []
-        for (label, variant), (case, own), seed in product(self.methods.items(), cases.items(), chosen.seeds):
+        for (label, variant), (case, own), seed in product(self.rows(scale).items(), cases.items(), chosen.seeds):
             preset = variant.preset or label
             overrides = {**self.settings, **variant.settings, **own, **chosen.settings, **(changes or {}), "seed": seed}
             config = load_config(preset, overrides).shortened(chosen.rounds)
@@ -108,14 +131,43 @@ def load_reproduction(name: str) -> Reproduction:
     """A table or figure by name."""
     if name not in reproduction_names():
         raise ConfigError(f"unknown reproduction '{name}'; {did_you_mean(name, reproduction_names())}")
+    table = _read(name)
+    if "factors" in table:
+        factors = [options for options in table.pop("factors").values() if options]  # a child drops one by emptying it
+        table["methods"] = _rows(factors, table.pop("published", {}))
     try:
-        return Reproduction(name=name, **_read(name))
+        return Reproduction(name=name, **table)
     except ValidationError as error:
         raise ConfigError(f"{name}: {first_error(Reproduction, error)}") from None
 
 
 def _read(name: str) -> dict[str, Any]:
-    """The table of a file; its keys replace those of the one that it ``extends``, whole."""
+    """The table of a file; its keys replace those of the one that it ``extends``, whole or, of some, part by part."""
     table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     parent = table.pop("extends", None)
-    return table if parent is None else {**_read(parent), **table}
+    if parent is None:
+        return table
+    below = _read(parent)
+    in_parts = [key for key in ("settings", "factors", "scales") if key in below and key in table]
+    return {**below, **table, **{key: {**below[key], **table[key]} for key in in_parts}}
+
+
+def _rows(factors: Sequence[dict[str, Any]], published: Mapping[str, Mapping[str, list[float]]]) -> dict[str, Any]:
+    """A row for each combination of one option per factor: names are joined to its label, settings united.
+
+    Where the last factor has an option without name, the others are compared with it. ``published`` has, by metric and
+    beginning of a label, the values of all rows that begin so, in their order; NaN where the paper has none.
+    """
+    rows: dict[str, Any] = {}
+    for chosen in product(*factors):
+        label, base = (" ".join(filter(None, names)) for names in (chosen, (*chosen[:-1], "")))
+        options = [factor[name] for factor, name in zip(factors, chosen, strict=True)]
+        row = {key: value for option in options for key, value in option.items()}
+        row["settings"] = {key: value for option in options for key, value in option.get("settings", {}).items()}
+        rows[label] = {**row, "versus": base if "" in factors[-1] else "", "published": {}}
+    for metric, blocks in published.items():
+        for beginning, values in blocks.items():
+            labels = [label for label in rows if label.startswith(beginning)]
+            for label, value in zip(labels, values, strict=True):
+                rows[label]["published"] |= {} if isnan(value) else {metric: value}
+    return rows

@@ -1,0 +1,69 @@
+"""What reproductions measure of a run: the numbers of its summary, and some that are asked for now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from math import nan
+
+import numpy as np
+from rich.console import Console
+
+from fedpace.aggregation import highest_below
+from fedpace.analysis import Record
+from fedpace.experiments.attack import attack_membership
+from fedpace.experiments.reproduction import Metric
+from fedpace.experiments.run import Result
+
+TAU = 0.4  # GMA's threshold throughout
+
+
+def measure(metric: Metric, result: Result) -> float:
+    """One number of a run, as a fraction; NaN if it was not measured."""
+    return _SPECIAL[metric](result) if metric in _SPECIAL else float(getattr(result.summary, metric))
+
+
+def below_tau_curve(records: Sequence[Record]) -> dict[int, float]:
+    """Share of the coordinates whose agreement is below 0.4, by round (GMA, Fig. 4).
+
+    >>> below_tau_curve([{"round": 0, "agreement": {"histogram": [1, 0, 5, 4]}}])  # of 3 clients: 1/3 and less
+    {0: 0.1}
+    """
+    found = {}
+    for record in records:
+        if record["agreement"] is not None:
+            counts = record["agreement"]["histogram"]
+            found[record["round"]] = sum(counts[: highest_below(TAU, len(counts) - 1) + 1]) / sum(counts)
+    return found
+
+
+def _below_tau(result: Result) -> float:
+    return _mean(below_tau_curve(result.records).values())
+
+
+def _participating(result: Result) -> float:
+    last = result.records[-1]
+    return _mean([accuracy for client, accuracy in last["client_accuracy"].items() if int(client) in last["cohort"]])
+
+
+def _non_participating(result: Result) -> float:
+    last = result.records[-1]
+    return _mean(
+        [accuracy for client, accuracy in last["client_accuracy"].items() if int(client) not in last["cohort"]]
+    )
+
+
+def _attack(result: Result) -> float:
+    assert result.folder is not None  # reproductions run in folders
+    return attack_membership(result.folder, console=Console(quiet=True)).attack.accuracy
+
+
+def _mean(values: Collection[float]) -> float:
+    return float(np.mean(list(values))) if values else nan
+
+
+_SPECIAL: dict[Metric, Callable[[Result], float]] = {
+    "participating": _participating,
+    "non_participating": _non_participating,
+    "below_tau": _below_tau,
+    "attack": _attack,
+}

@@ -1,0 +1,202 @@
+"""The attack on the models of finished runs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+import fedpace
+from fedpace.analysis import membership_attack
+from fedpace.cli import app
+from fedpace.core import ConfigError, FedpaceError, RunFolderError
+from fedpace.experiments import attack_membership, execute, federate
+
+from .helpers import Flat, fast_config
+
+RUN = Path("run")
+WEIGHTS = RUN / "model.safetensors"
+TEST = 359  # test examples of the digits
+BATCH_NORM = {"name": "resnet8", "norm": "batch"}
+
+
+def trained(data=None, own=None, **settings):
+    """A short run in the folder ``run``."""
+    return execute(fast_config(**settings), data=data, model=own, out=RUN)
+
+
+class Reshaped(Flat):
+    def forward(self, x):
+        return self.layer(x.reshape(len(x), -1))
+
+
+def noise(examples, seed):
+    """Nothing can be learnt of them, only remembered; three in four are of one class."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(examples, 2000)).astype(np.float32), (rng.random(examples) < 0.25).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("settings", "leaks"), [({"rounds": 5, "local__lr": 0.01, "local__max_steps": 10}, True), ({"rounds": 1}, False)]
+)
+def test_a_model_that_remembers_gives_its_examples_away(settings, leaks):
+    data = fedpace.load(noise(200, 0), test=noise(200, 1))
+    trained(data, data__source="arrays", data__partition="iid", **settings)
+    found = attack_membership(RUN, data=data)
+    assert (found.accuracy_on_members == 1) == leaks
+    assert found.accuracy_on_others < 0.7
+    assert found.attack.examples == 200
+    assert (found.attack.accuracy - 0.5 > 4 * found.attack.error) == leaks
+    assert (found.attack.auc > 0.65) == leaks
+
+
+@pytest.mark.parametrize("model", ["linear", BATCH_NORM])
+def test_the_trained_model_is_attacked_in_evaluation_mode(model):
+    result = trained(model=model)
+    found = attack_membership(RUN)
+    assert found.accuracy_on_others == pytest.approx(result.accuracy)  # of the whole test set
+    assert (found.folder, found.method, found.seed, found.attack.examples) == (RUN, "fedavg", 0, TEST)
+
+
+def test_the_attack_is_that_on_the_models_logits():
+    """Where all examples are drawn, the attack by hand on all of them agrees up to the draw."""
+    config = fast_config(data__partition={"name": "iid", "clients": 2}, rounds=5)
+    module = execute(config, out=RUN).module
+    federation = federate(config)
+    logits = [
+        np.concatenate([module(shard.batch(slice(None))[0]).detach().numpy() for shard in shards])
+        for shards in (federation.clients, [federation.test])
+    ]
+    found, by_hand = attack_membership(RUN).attack, membership_attack(*logits)
+    assert found.accuracy == pytest.approx(by_hand.accuracy, abs=4 * (found.error + by_hand.error))
+    assert found.examples == by_hand.examples
+
+
+def test_only_clients_that_took_part_have_members():
+    result = trained(data__partition={"name": "iid", "clients": 10}, cohort__number=1, rounds=2)
+    cohorts = {client for record in result.records for client in record["cohort"]}
+    sizes = [len(shard) for shard in federate(fast_config(data__partition={"name": "iid", "clients": 10})).clients]
+    assert attack_membership(RUN).attack.examples == sum(sizes[client] for client in cohorts) < TEST
+
+
+def test_examples_and_seed_choose_the_draw():
+    trained()
+    once, again, other = (attack_membership(RUN, examples=100, seed=seed) for seed in (0, 0, 1))
+    assert once == again != other
+    assert once.attack.examples == 100
+    assert (once.accuracy_on_members, once.accuracy_on_others) != (other.accuracy_on_members, other.accuracy_on_others)
+
+
+def test_where_all_examples_are_drawn_a_seed_chooses_the_halves():
+    data = fedpace.load(noise(200, 0), test=noise(200, 1))
+    trained(data, data__source="arrays", data__partition="iid")
+    once, other = (attack_membership(RUN, data=data, seed=seed) for seed in (0, 1))
+    assert once.accuracy_on_members == other.accuracy_on_members
+    assert once.attack != other.attack
+
+
+def test_a_client_of_whom_nothing_is_drawn_is_not_asked():
+    """A reshape with -1 fails on an empty batch."""
+    trained(own=Reshaped, data__partition={"name": "iid", "clients": 60})
+    assert attack_membership(RUN, examples=20, model=Reshaped).attack.examples == 20
+
+
+def test_a_model_and_a_federation_of_the_users_own_are_given_again():
+    federation, module = fedpace.load("digits").partition("iid", clients=4), Flat()
+    result = fedpace.train(federation, model=module, rounds=2, out=RUN, settings={"executor": "serial"})
+    found = attack_membership(RUN, data=federation, model=module)
+    assert found.accuracy_on_others == pytest.approx(result.accuracy)
+    with pytest.raises(FedpaceError, match=r"^run: .*must be given to attack_membership, too$"):
+        attack_membership(RUN, model=module)
+    with pytest.raises(ConfigError, match=r"run: unknown model 'Flat'; .*must be given to attack_membership, too"):
+        attack_membership(RUN, data=federation)
+
+
+def test_weights_of_another_model_are_one_line():
+    trained()
+    with pytest.raises(RunFolderError, match="expected the weights of a Flat, found others"):
+        attack_membership(RUN, model=Flat)
+
+
+def test_other_data_than_the_runs_are_one_line():
+    trained()
+    with pytest.raises(RunFolderError, match="run: was trained on other data than 'digits' gives now"):
+        attack_membership(RUN, data=fedpace.load("digits").partition("iid", clients=4))
+
+
+def test_an_unfinished_run_is_one_line():
+    trained()
+    WEIGHTS.unlink()
+    with pytest.raises(RunFolderError, match=r"run: expected a finished run, found no model.safetensors"):
+        attack_membership(RUN)
+
+
+def test_no_run_is_one_line():
+    with pytest.raises(RunFolderError, match=r"run: is not a run folder \(no run.json\)"):
+        attack_membership(RUN)
+
+
+def test_damaged_weights_are_one_line():
+    trained()
+    WEIGHTS.write_bytes(WEIGHTS.read_bytes()[:-50])
+    with pytest.raises(RunFolderError, match=r"model.safetensors: cannot be read"):
+        attack_membership(RUN)
+
+
+def test_a_model_that_diverged_is_one_line():
+    trained()
+    save_file({name: tensor.fill_(float("nan")) for name, tensor in load_file(WEIGHTS).items()}, WEIGHTS)
+    with pytest.raises(ConfigError, match="run: membership attack: expected finite logits"):
+        attack_membership(RUN)
+
+
+@pytest.mark.parametrize("examples", [19, 0, -1])
+def test_too_few_examples_are_one_line(examples):
+    trained()
+    with pytest.raises(ConfigError, match=f"run: .*20 members and 20 others, found {examples} and {examples}"):
+        attack_membership(RUN, examples=examples)
+
+
+def test_buffers_that_never_leave_a_client_make_no_global_model():
+    trained(model=BATCH_NORM, rounds=1, buffers="local")
+    with pytest.raises(RunFolderError, match="run: buffers = 'local' leaves statistics with the clients"):
+        attack_membership(RUN)
+
+
+def test_without_buffers_their_policy_does_not_matter():
+    result = trained(rounds=1, buffers="local")
+    assert attack_membership(RUN).accuracy_on_others == pytest.approx(result.accuracy)
+
+
+def attack(*arguments):
+    return CliRunner().invoke(app, ["attack", "membership", *map(str, arguments)])
+
+
+def test_the_command_prints_a_row_per_run():
+    trained()
+    execute(fast_config("gma", seed=3), out=Path("other"))
+    told = attack(RUN, "other", "--examples", 50).stdout
+    found = attack_membership("other", examples=50)
+    row = next(line for line in told.splitlines() if " gma " in line)
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells == [
+        "gma",
+        "3",
+        f"{found.attack.accuracy:.2%} ± {found.attack.error:.2%}".replace("%", ""),
+        f"{found.attack.auc:.3f}",
+        f"{found.accuracy_on_members:.2%}".rstrip("%"),
+        f"{found.accuracy_on_others:.2%}".rstrip("%"),
+    ]
+    assert " fedavg " in told
+    assert "guessing gives 50 %" in " ".join(told.split())
+
+
+def test_the_command_prints_json():
+    trained()
+    (printed,) = json.loads(attack(RUN, "--seed", 1, "--json").stdout)
+    found = attack_membership(RUN, seed=1)
+    assert printed["folder"] == "run"
+    assert (printed["attack"]["accuracy"], printed["attack"]["examples"]) == (found.attack.accuracy, TEST)
+    assert printed["accuracy_on_members"] == found.accuracy_on_members
