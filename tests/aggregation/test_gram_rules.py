@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.aggregation import Harmonised, HarmonisedProjection, Mean, _signs, cosines, gram
+from fedpace.aggregation import Harmonised, HarmonisedProjection, Mean, Rows, _gram, _signs, cosines, gram
+from fedpace.aggregation._gram import NOISE
 from tests.aggregation.inputs import make, matrices
 from tests.aggregation.properties import RELATIVE, assert_close, stream, tolerance
 
@@ -18,16 +19,53 @@ both_policies = pytest.mark.parametrize("rule", [Harmonised(), Harmonised(negati
 # The kernel ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block", [1, 7, 40, 1000])
-def test_gram_is_computed_in_float64(block, monkeypatch):
-    monkeypatch.setattr(_signs, "BLOCK", block)
-    rows = make("dominant", clients=6, size=40)
-    assert rows.dtype == torch.float32
-    found = gram(rows)
-    assert found.dtype == torch.float64
+def error(rows):
+    """How far the Gram matrix is off, relative to the lengths of the two vectors."""
     wide = rows.double()
     direct = torch.stack([torch.stack([(a * b).sum() for b in wide]) for a in wide])
-    torch.testing.assert_close(found, direct, rtol=1e-13, atol=1e-9)
+    lengths = direct.diagonal().sqrt()
+    return float(((gram(rows) - direct).abs() / (lengths[:, None] * lengths)).max())
+
+
+@pytest.mark.parametrize("block", [1, 7, 300, 1 << 16])
+@pytest.mark.parametrize("size", [1, 40, _gram.RUN, 1000])
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, NOISE), (torch.float64, 1e-13)])
+def test_gram_is_the_matrix_of_inner_products(block, size, dtype, within, monkeypatch):
+    monkeypatch.setattr(_signs, "BLOCK", block)
+    rows = make("dominant", clients=6, size=size, dtype=dtype)
+    assert gram(rows).dtype == torch.float64
+    assert error(rows) < within
+
+
+@pytest.mark.parametrize("clients", [1, 3, 8, 20])
+def test_long_sums_keep_their_digits(clients):
+    equal = torch.full((clients, 200_000), 0.1) + 0.01 * torch.arange(clients)[:, None]  # rounds one way every time
+    assert error(equal) < 3 * NOISE
+    assert error(make("normal", clients, 200_000)) < 0.02 * NOISE
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_squares_beyond_the_range_of_float32(scale):
+    rows = make("normal", clients=3, size=300)
+    torch.testing.assert_close(gram(scale * rows), scale**2 * gram(rows.double()), rtol=1e-6, atol=0)
+
+
+def test_rows_build_their_gram_once():
+    updates = make("normal", clients=4, size=50)
+    found, _ = stream(Harmonised(), updates)
+    assert found.rows.gram is found.rows.gram
+    assert torch.equal(found.rows.gram, gram(updates))
+    rows = Rows.of(updates)
+    parts = rows.grams([slice(0, 20), slice(20, 50)])
+    torch.testing.assert_close(rows.gram, parts[0] + parts[1])
+    torch.testing.assert_close(rows.gram, gram(updates), rtol=1e-6, atol=1e-6)
+
+
+def test_where_a_matrix_lies_in_memory_changes_no_bit():
+    updates = make("normal", clients=3, size=301)
+    shifted = torch.cat([torch.zeros(1), updates.flatten()])[1:].view(3, 301)
+    for same in (shifted, updates.T.contiguous().T):
+        assert torch.equal(Rows.of(same).gram, gram(updates))
 
 
 def test_cosines_of_known_angles():
@@ -54,7 +92,7 @@ def test_cosines_stay_in_range(updates):
 # Harmonised ----------------------------------------------------------------------------------------------------------
 
 
-@given(matrices(families=NO_ZERO_ROWS))
+@given(matrices(families=NO_ZERO_ROWS, dtypes=[torch.float64]))
 def test_cosine_sums_total_the_squared_length_of_the_summed_directions(updates):
     total = float(cosines(gram(updates)).sum())
     directions = updates.double() / updates.double().norm(dim=1, keepdim=True)

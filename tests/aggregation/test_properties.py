@@ -4,7 +4,21 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 
-from fedpace.aggregation import AndMask, Harmonised, HarmonisedProjection, Masked, Shrunk, _signs, rules
+from fedpace.aggregation import (
+    AndMask,
+    ConflictAverse,
+    ConflictFree,
+    ConflictFreeAuthors,
+    ConflictFreeSound,
+    GramRule,
+    Harmonised,
+    HarmonisedProjection,
+    Masked,
+    Projected,
+    Shrunk,
+    _signs,
+    rules,
+)
 from tests.aggregation.inputs import FAMILIES, make, weighted
 from tests.aggregation.properties import (
     UNIVERSAL,
@@ -12,6 +26,7 @@ from tests.aggregation.properties import (
     client_permutation,
     duplicates,
     equal_clients,
+    homogeneity,
     per_tensor,
     single_client,
     stream,
@@ -19,6 +34,7 @@ from tests.aggregation.properties import (
 )
 
 KEEPING, RESCALED = Harmonised(negative="keep"), AndMask(rescale="surviving_share")
+BY_SAMPLES = ConflictFree(client_weights="samples", c=0.9, rescale="one_plus_c_squared")
 RULES = [
     *(rules.get(name)() for name in rules.names()),
     *(Masked(tau=tau) for tau in (0.1, 0.75)),
@@ -27,12 +43,27 @@ RULES = [
     AndMask(tau=1.0, agreement_weights="samples"),
     RESCALED,
     KEEPING,
+    BY_SAMPLES,
 ]
 
 EXCEPTIONS = {
     (HarmonisedProjection(), client_permutation): "pairs are processed in order, and the order matters",
     (HarmonisedProjection(), duplicates): "a client is projected on what the first projection left of a copy",
     (HarmonisedProjection(), per_tensor): "conflicts are between whole vectors",
+    (Projected(), client_permutation): "the order of projections is drawn for positions",
+    (ConflictFreeAuthors(), client_permutation): "the order of projections is drawn for positions",
+    (ConflictFreeAuthors(), homogeneity): "projections are not normalised, and the solver's tolerance is absolute",
+    **{
+        (rule, duplicates): "each copy is projected on every copy of whom it opposes"
+        for rule in (ConflictFree(), ConflictFreeSound(), ConflictFreeAuthors(), BY_SAMPLES, Projected())
+    },
+    **{
+        (rule, per_tensor): "conflicts are between whole vectors"
+        for rule in (
+            *(ConflictFree(), ConflictFreeSound(), ConflictFreeAuthors(), BY_SAMPLES),
+            *(ConflictAverse(), Projected()),
+        )
+    },
     (Harmonised(), per_tensor): "cosines are of whole vectors",
     (KEEPING, per_tensor): "cosines are of whole vectors",
     (Shrunk(), per_tensor): "one factor for the whole vector is what makes it a control",
@@ -46,6 +77,11 @@ def title(value):
     return getattr(value, "__name__", None) or repr(value)
 
 
+def bearable(rule, updates):
+    """Projections that are not normalised overshoot where updates are long, and amplify rounding without bound."""
+    return updates / 100 if rule == ConflictFreeAuthors() else updates
+
+
 every_rule = pytest.mark.parametrize("rule", RULES, ids=title)
 
 
@@ -57,7 +93,8 @@ every_rule = pytest.mark.parametrize("rule", RULES, ids=title)
 @example(given_input=(torch.tensor([[1.0, 2.0], [0.0, 0.0]]), None))  # a client that did nothing
 @example(given_input=(torch.tensor([[-7.0], [3.0], [-9.0]]), None))  # collinear: projections end in zero
 def test_universal(rule, law, given_input):
-    law(rule, *given_input)
+    updates, weights = given_input
+    law(rule, bearable(rule, updates), weights)
 
 
 @pytest.mark.parametrize(("rule", "law"), EXCEPTIONS, ids=title)
@@ -79,14 +116,15 @@ def test_nothing_added_is_no_step(rule, dtype):
 @every_rule
 @pytest.mark.parametrize("family", FAMILIES)
 def test_blocks_do_not_show(rule, family, monkeypatch):
-    updates, weights = make(family, clients=5, size=40), torch.arange(1.0, 6.0)
+    updates, weights = bearable(rule, make(family, clients=5, size=40)), torch.arange(1.0, 6.0)
     whole, expected = stream(rule, updates, weights)
     monkeypatch.setattr(_signs, "BLOCK", 7)
     parts, actual = stream(rule, updates, weights)
     assert_close(actual, expected, tolerance(rule, updates, weights))
     assert parts.diagnostics.keys() == whole.diagnostics.keys()
     for key, value in whole.diagnostics.items():
-        assert parts.diagnostics[key] == pytest.approx(value, rel=1e-6, abs=1e-9)
+        if not isinstance(rule, GramRule):  # many mixes of clients can make one step
+            assert parts.diagnostics[key] == pytest.approx(value, rel=1e-6, abs=1e-9)
 
 
 @every_rule

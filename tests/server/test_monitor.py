@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.aggregation import Dampened, Mean
+from fedpace.aggregation import Dampened, Mean, Rows
 from fedpace.core import Layout, Update
 from fedpace.server import Stage
 from fedpace.server.monitor import Monitor
@@ -62,7 +62,7 @@ def test_only_so_many_rows_are_kept(clients, options, kept):
     updates = rows(clients)
     monitor = watch(updates, **options)
     found = monitor.similarity()
-    assert len(found["matrix"]) == len(monitor._rows) == kept
+    assert len(found["matrix"]) == len(monitor._rows.matrix) == kept
     assert found["mean"] == watch(updates[:kept]).similarity()["mean"]
     assert len(monitor.agreement()["histogram"]) == clients + 1  # signs are counted of all
 
@@ -119,3 +119,19 @@ def test_rows_are_owned():
     assert lent.similarity == owned.similarity
     assert lent.agreement == owned.agreement
     assert torch.equal(one.vector, two.vector)
+
+
+@pytest.mark.parametrize("pairwise", [0, 2, 3, 9])
+def test_rows_that_the_rule_keeps_are_looked_at_and_not_kept_again(pairwise):
+    updates = rows(5, seed=1)
+    kept = Rows(updates.shape[1], 5)
+    monitor = Monitor(LAYOUT, 5, "update", None, pairwise, kept)
+    for update in updates:
+        kept.add(update)
+        monitor.add(update)
+    assert kept.clients == 5
+    found, expected = monitor.similarity(), watch(updates[:pairwise]).similarity()
+    assert (found is None) == (expected is None) == (pairwise < 2)
+    if found is not None:
+        np.testing.assert_allclose(found["matrix"], expected["matrix"], atol=1e-4)  # rounded to four places
+        assert found["mean"] == pytest.approx(expected["mean"], abs=1e-6)

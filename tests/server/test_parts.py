@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.aggregation import Masked, Mean, rules
+from fedpace.aggregation import ConflictFree, Masked, Mean, rules
 from fedpace.core import Layout
 from fedpace.server import Schedule, ServerSGD, Stage
 from fedpace.server.parts import Parts
@@ -78,6 +78,14 @@ def test_the_rule_sees_its_part_alone_and_the_rest_is_averaged_by_samples(name, 
     inside = [LAYOUT.take(row, ruled) for row in sent]
     LAYOUT.put(expected, plain(rule, inside, [1.0] * 5, ruled).finish(), ruled)
     torch.testing.assert_close(found, expected)
+
+
+def test_each_tensor_on_its_own_if_the_rule_wants_it():
+    sent, rule = rows(), ConflictFree(granularity="tensor")
+    found = filled(rule, LAYOUT, sent, [1.0] * 5).finish()
+    for name, here in LAYOUT.slices.items():
+        torch.testing.assert_close(found[here], ConflictFree()(sent[:, here]), msg=name)
+    assert not torch.allclose(found, ConflictFree()(sent))
 
 
 def test_a_mask_lets_the_rest_pass():

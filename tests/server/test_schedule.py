@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.aggregation import AndMask, Dampened, Masked
+from fedpace.aggregation import AndMask, ConflictFree, Dampened, Masked
 from fedpace.core import ConfigError
 from fedpace.server import Annealing, Pruning, Schedule, Stage
 
@@ -179,3 +179,14 @@ def test_exchanges_follow_one_another():
     second = Stage(name="second", then=third)
     assert [s.name for s in Stage(name="first", then=second).exchanges()] == ["first", "second", "third"]
     assert [s.name for s in Stage(name="only").exchanges()] == ["only"]
+
+
+def test_a_rule_that_may_not_do_what_was_meant_is_warned_of():
+    def warnings(c):
+        return Schedule(base=Stage(name="confree", rule=ConflictFree(c=c))).validate_for(5, 3)
+
+    assert warnings(0.9) == []
+    assert warnings(1.0) == [
+        "stage 'confree': c = 1 is not below 1, so the step may turn against the guidance: "
+        "d·g ≥ (1 − c)‖g‖² promises nothing"
+    ]

@@ -1,12 +1,17 @@
 """Aggregation rules: callables on an N × d matrix of updates, or streams. They know tensors and nothing else."""
 
-from fedpace.aggregation._gram import GramRule, cosines, gram, pairs
+from fedpace.aggregation._gram import Rows, cosines, gram, pairs
+from fedpace.aggregation._gram_rule import GramRule
 from fedpace.aggregation._magnitude import MagnitudeAgreement
 from fedpace.aggregation._rule import Diagnostics, Rule, ScaledStream, Stream, rules
 from fedpace.aggregation._scaled import SignScaled
 from fedpace.aggregation._signs import SignSum, highest_below, threshold_count
 from fedpace.aggregation._thresholded import Thresholded
 from fedpace.aggregation.and_mask import AndMask
+from fedpace.aggregation.conflict_averse import ConflictAverse
+from fedpace.aggregation.conflict_free import ConflictFree
+from fedpace.aggregation.conflict_free_authors import ConflictFreeAuthors
+from fedpace.aggregation.conflict_free_sound import ConflictFreeSound
 from fedpace.aggregation.dampened import Dampened
 from fedpace.aggregation.elected import Elected
 from fedpace.aggregation.harmonised import Harmonised
@@ -14,10 +19,15 @@ from fedpace.aggregation.harmonised_projection import HarmonisedProjection
 from fedpace.aggregation.magnitude_dampened import MagnitudeDampened
 from fedpace.aggregation.masked import Masked
 from fedpace.aggregation.mean import Mean
+from fedpace.aggregation.projected import Projected
 from fedpace.aggregation.shrunk import Shrunk
 
 __all__ = [
     "AndMask",
+    "ConflictAverse",
+    "ConflictFree",
+    "ConflictFreeAuthors",
+    "ConflictFreeSound",
     "Dampened",
     "Diagnostics",
     "Elected",
@@ -28,6 +38,8 @@ __all__ = [
     "MagnitudeDampened",
     "Masked",
     "Mean",
+    "Projected",
+    "Rows",
     "Rule",
     "ScaledStream",
     "Shrunk",

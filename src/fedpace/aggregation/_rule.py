@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedpace.aggregation._gram import Rows
 from fedpace.aggregation._signs import SignSum
 from fedpace.core import ConfigError, Named, Registry
 
@@ -18,12 +19,13 @@ Diagnostics = dict[str, Any]
 class Stream(ABC):
     """Takes one update at a time and ends in the aggregate. A row may be overwritten after ``add``: copy what is kept.
 
-    A stream ends once, by ``finish`` or by ``split``; either fills ``diagnostics``. ``signs`` is the sign sum where the
-    rule needs one anyway, so that nobody counts signs twice. ``tensors`` tells a rule that treats tensors one by one
-    where they lie; whoever knows sets it before the end.
+    A stream ends once, by ``finish`` or by ``split``; either fills ``diagnostics``. ``signs`` is the sign sum and
+    ``rows`` are the kept updates where the rule needs them anyway, so that nobody counts signs or keeps rows twice.
+    ``tensors`` tells a rule that treats tensors one by one where they lie; whoever knows sets it before the end.
     """
 
     signs: SignSum | None = None
+    rows: Rows | None = None
     tensors: Sequence[slice] = ()
 
     def __init__(self) -> None:
@@ -65,6 +67,11 @@ class Rule(Named, ABC):
         for update, weight in zip(updates, checked, strict=True):
             stream.add(update, weight)
         return stream.finish()
+
+    @property
+    def caution(self) -> str | None:
+        """Why these parameters, though legal, may not do what was meant."""
+        return None
 
     @abstractmethod
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:

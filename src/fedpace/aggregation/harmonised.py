@@ -7,8 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedpace.aggregation._gram import GramRule, cosines
-from fedpace.aggregation._rule import rules
+from fedpace.aggregation._gram import NOISE, cosines
+from fedpace.aggregation._gram_rule import GramRule
+from fedpace.aggregation._rule import Diagnostics, rules
 
 
 @rules.register("harmonised")
@@ -22,11 +23,12 @@ class Harmonised(GramRule):
 
     negative: Literal["clamp", "keep"] = "clamp"
 
-    def coefficients(self, gram_matrix: Tensor, weights: Tensor) -> Tensor:
+    def coefficients(self, gram_matrix: Tensor, weights: Tensor) -> tuple[Tensor, Diagnostics]:
         """Normalised cosine sums."""
         silent = gram_matrix.diagonal() == 0  # clients that sent zero are alike, though they have no direction
         alike = cosines(gram_matrix).masked_fill_(silent[:, None] & silent[None, :], 1.0)
         sums = alike.sum(dim=1) * weights
         if self.negative == "clamp":
             sums = sums.clamp_min(0)
-        return sums / sums.sum() if sums.sum() > 1e-12 else torch.full_like(sums, 1 / len(sums))
+        cancelled = sums.sum() <= NOISE * len(sums)
+        return torch.full_like(sums, 1 / len(sums)) if cancelled else sums / sums.sum(), {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedpace.aggregation._gram import GramRule
-from fedpace.aggregation._rule import rules
+from fedpace.aggregation._gram import NOISE
+from fedpace.aggregation._gram_rule import GramRule
+from fedpace.aggregation._rule import Diagnostics, rules
 
 
 @rules.register("harmonised_projection")
@@ -17,7 +18,7 @@ class HarmonisedProjection(GramRule):
     when the pair is processed. Pairs go in lexicographic order, because the result depends on it. No parameters.
     """
 
-    def coefficients(self, gram_matrix: Tensor, weights: Tensor) -> Tensor:
+    def coefficients(self, gram_matrix: Tensor, weights: Tensor) -> tuple[Tensor, Diagnostics]:
         """Projections as operations on coefficient vectors over the Gram matrix: no d-sized work."""
         clients = len(gram_matrix)
         lengths = gram_matrix.diagonal().clamp_min(0).sqrt()
@@ -28,8 +29,8 @@ class HarmonisedProjection(GramRule):
                 inner, aa, bb = a @ gram_matrix @ b, a @ gram_matrix @ a, b @ gram_matrix @ b
                 # What projections cancelled is zero up to rounding: it conflicts with nobody.
                 reach_a, reach_b = a.abs() @ lengths, b.abs() @ lengths
-                cancelled = aa <= 1e-12 * reach_a**2 or bb <= 1e-12 * reach_b**2
-                if not cancelled and inner < -1e-14 * reach_a * reach_b:
+                cancelled = aa <= NOISE * reach_a**2 or bb <= NOISE * reach_b**2
+                if not cancelled and inner < -NOISE * reach_a * reach_b:
                     mixes[i] = a - inner / bb * b
                     mixes[j] = b - inner / aa * a
-        return weights @ mixes
+        return weights @ mixes, {}

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from fedpace.aggregation import SignSum, cosines, gram, pairs
+from fedpace.aggregation import Rows, SignSum, cosines, pairs
 from fedpace.core import Layout
 
 
 class Monitor:
-    """Listens to the updates of one exchange. Signs are counted here only where the rule does not count them anyway.
+    """Listens to the updates of one exchange.
 
-    Cosines of pairs need whole rows: those of the first ``pairwise`` clients are kept, and of no more.
+    Cosines of pairs need whole rows: those of the first ``pairwise`` clients are kept, and of no more. What the rule
+    counts or keeps anyway, its ``signs`` or ``rows``, is neither counted nor kept again.
     """
 
-    def __init__(self, layout: Layout, clients: int, kind: str, signs: SignSum | None, pairwise: int = 32) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        clients: int,
+        kind: str,
+        signs: SignSum | None,
+        pairwise: int = 32,
+        rows: Rows | None = None,
+    ) -> None:
         self._layout = layout
         self._kind = kind
-        self._rows = torch.empty(min(clients, pairwise), layout.size)
-        self._kept = 0
+        self._pairwise = pairwise
+        self._keeps_rows = rows is None
+        self._rows = rows if rows is not None else Rows(layout.size, min(clients, pairwise))
         self._counts_signs = signs is None
         self.signs = signs if signs is not None else SignSum(layout.size, clients)
 
@@ -29,15 +38,14 @@ class Monitor:
         """Take one update."""
         if self._counts_signs:
             self.signs.add(update)
-        if self._kept < len(self._rows):
-            self._rows[self._kept] = update
-            self._kept += 1
+        if self._keeps_rows and self._rows.clients < self._pairwise:
+            self._rows.add(update)
 
     def similarity(self) -> dict[str, Any] | None:
         """Pairwise cosines of the clients, and of which kind of vector; ``None`` without a pair."""
-        if self._kept < 2:
+        if min(self._rows.clients, self._pairwise) < 2:
             return None
-        matrix = cosines(gram(self._rows[: self._kept]))
+        matrix = cosines(self._rows.gram[: self._pairwise, : self._pairwise])
         found = pairs(matrix)
         rounded = [[round(value, 4) for value in row] for row in matrix.tolist()]
         return {"kind": self._kind, "mean": float(found.mean()), "min": float(found.min()), "matrix": rounded}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedpace.aggregation import Diagnostics, Mean, Rule, SignSum
+from fedpace.aggregation import Diagnostics, Mean, Rows, Rule, SignSum
 from fedpace.core import Layout
 
 
@@ -26,6 +26,11 @@ class Parts:
     def signs(self) -> SignSum | None:
         """The sign sum of all coordinates, if the rule counts it anyway."""
         return None if self._rest.names else self._stream.signs
+
+    @property
+    def rows(self) -> Rows | None:
+        """All updates, if the rule keeps them anyway."""
+        return None if self._rest.names else self._stream.rows
 
     @property
     def diagnostics(self) -> Diagnostics:

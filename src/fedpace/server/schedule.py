@@ -105,6 +105,8 @@ class Schedule(Settings):
             )
         if stage.search is not None and clients < 2:
             yield f"stage '{stage.name}' cannot search: one client has no other to agree with"
+        if stage.rule.caution:
+            yield f"stage '{stage.name}': {stage.rule.caution}"
         if isinstance(stage.rule, Thresholded):
             yield from self._idle_mask(stage, stage.rule, clients)
 

@@ -103,7 +103,7 @@ class Server:
         report = ExchangeReport()
         half = self.half if stage.sends == "update" else None
         stream = Parts(stage.rule, self.layout, self.ruled, clients)
-        monitor = Monitor(self.layout, clients, stage.sends, stream.signs, self.pairwise)
+        monitor = Monitor(self.layout, clients, stage.sends, stream.signs, self.pairwise, stream.rows)
         buffers = BufferStream(self.buffer_policy)
         agreement = MagnitudeAgreement(self.layout.size) if stage.pace is not None else None
         touched = torch.zeros(self.layout.size, dtype=torch.bool) if stage.counts else None

@@ -1,0 +1,155 @@
+"""The dual problem of ConFREE and CAGrad: which mix of clients does a step around the guidance serve worst?
+
+Over the simplex, F(w) = ⟨g, u_w⟩ + c‖g‖‖u_w‖ is to be minimised, where g = aᵀU is the guidance and u_w = wᵀU. Either
+solver returns w* and κ = c‖g‖ / ‖u_w*‖, the factor with which u_w* is added to g.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from fedpace.aggregation._gram import NOISE
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+NEGLIGIBLE = NOISE**0.5  # relative to the lengths that make it up: no Gram matrix can tell what is shorter from zero
+TINY = 1e-8  # what the authors' code adds
+
+
+def length(gram: Matrix, coefficients: Vector) -> float:
+    """The length of a combination of updates."""
+    return float(np.sqrt(np.maximum(coefficients @ gram @ coefficients, 0)))
+
+
+def vanishes(gram: Matrix, coefficients: Vector) -> bool:
+    """Whether a combination of updates is zero, as far as their Gram matrix can tell."""
+    reach = np.abs(coefficients) @ np.sqrt(gram.diagonal())
+    return bool(length(gram, coefficients) <= NEGLIGIBLE * reach)
+
+
+def pgd(gram: Matrix, guidance: Vector, c: float, gap: float = 1e-8) -> tuple[Vector, float]:
+    """Accelerated projected gradient (FISTA) to find who takes part, and their shares in closed form.
+
+    The variables are xᵢ = wᵢ‖uᵢ‖, because a long update would hide the short ones. Where updates nearly cancel out,
+    progress is slow, and SciPy ends what was begun if the relative duality gap is still above ``gap``.
+    """
+    problem = _Dual(gram, guidance, c)
+    x = _fista(problem, gap)
+    if problem.gap(x) > gap:
+        further = _scipy(problem.at, x, problem.prices, jac=True, options={"ftol": 1e-14})
+        x = min(x, problem.polish(further), key=problem.gap)
+    return x * problem.prices, problem.kappa(x)
+
+
+def slsqp(gram: Matrix, guidance: Vector, c: float) -> tuple[Vector, float]:
+    """SciPy as ConFREE's published code calls it: unscaled, numeric gradient, absolute tolerance 1e-6, ``TINY`` terms.
+
+    F is quadratic in the length of updates, so for short ones (below about 0.03) it stops at once, at w = 1/N.
+    """
+    slope = gram @ guidance
+    radius = c * length(gram, guidance) + TINY
+    start = np.full(len(slope), 1 / len(slope))
+    w = _scipy(lambda w: slope @ w + radius * np.sqrt(length(gram, w) ** 2 + TINY), start, np.ones(len(slope)))
+    return w, radius / (length(gram, w) + TINY)
+
+
+class _Dual:
+    """F in the variables x ≥ 0 with ⟨prices, x⟩ = 1, in units of ‖g‖ and the mean length of updates.
+
+    Where ‖u_w‖ is negligible F is bent into a parabola. It has a gradient everywhere then, remains convex and
+    homogeneous, and every minimum elsewhere stays where it is.
+    """
+
+    def __init__(self, gram: Matrix, guidance: Vector, c: float) -> None:
+        lengths = np.sqrt(gram.diagonal())
+        scale = np.sqrt(np.mean(lengths**2))
+        self.lengths = np.where(lengths > 0, lengths / scale, 1.0)
+        self.prices = 1 / self.lengths
+        self.cosines = gram * np.outer(self.prices, self.prices) / scale**2
+        self._size = length(self.cosines, self.lengths * guidance)
+        self.slope = self.cosines @ (self.lengths * guidance) / self._size
+        self.c = c
+
+    def at(self, x: Vector) -> tuple[float, Vector]:
+        """Value and gradient."""
+        along = self.cosines @ x
+        size, bend = np.sqrt(max(x @ along, 0.0)), NEGLIGIBLE * x.sum()
+        if size > bend:
+            return float(self.slope @ x + self.c * size), self.slope + self.c / size * along
+        bent, growth = (size**2 / bend + bend) / 2, (NEGLIGIBLE - size**2 / bend / x.sum()) / 2
+        return float(self.slope @ x + self.c * bent), self.slope + self.c * (along / bend + growth)
+
+    def gap(self, x: Vector) -> float:
+        """Duality gap: F(x) = ⟨∇F(x), x⟩ is at least its minimum, and ‖uⱼ‖∇F(x)ⱼ is what client j gains by g + κu_w."""
+        gradient = self.at(x)[1]
+        return float(gradient @ x - (self.lengths * gradient).min())
+
+    def kappa(self, x: Vector) -> float:
+        """κ, never infinite."""
+        return self.c * self._size / max(length(self.cosines, x), float(NEGLIGIBLE * x.sum()))
+
+    def project(self, point: Vector) -> Vector:
+        """The nearest x ≥ 0 with ⟨prices, x⟩ = 1, by sorting."""
+        order = np.argsort(-point * self.lengths)
+        values, prices = point[order], self.prices[order]
+        shifts = ((values * prices).cumsum() - 1) / (prices * prices).cumsum()
+        last = np.flatnonzero(values > shifts * prices)[-1]
+        return np.asarray(np.maximum(point - shifts[last] * self.prices, 0))
+
+    def polish(self, x: Vector) -> Vector:
+        """Where ∇F = μ · prices for the clients that take part in x: a quadratic equation for μ. Or x, if better."""
+        some = x > NOISE * x.max()
+        while some.any():
+            both = np.stack([self.prices[some], self.slope[some]])
+            solved = np.linalg.lstsq(self.cosines[np.ix_(some, some)], both.T, rcond=NOISE)[0].T
+            (a, b), (_, d) = both @ solved.T
+            root = np.sqrt(max(b**2 - a * (d - self.c**2), 0.0))
+            if a <= 0 or root == 0:
+                break
+            exact = np.zeros_like(x)
+            exact[some] = ((b + root) / a * solved[0] - solved[1]) / root
+            if (exact >= 0).all():
+                return min(x, exact, key=self.gap)
+            some = exact > 0
+        return x
+
+
+def _fista(problem: _Dual, gap: float, iterations: int = 200) -> Vector:
+    """Beck & Teboulle (2009), with backtracking, and a restart where momentum leads uphill."""
+    x = ahead = problem.lengths / len(problem.lengths)
+    value, momentum, curvature = problem.at(x)[0], 1.0, 1.0
+    for iteration in range(iterations):
+        if iteration % 10 == 0 and problem.gap(exact := problem.polish(x)) <= gap:
+            return exact
+        value_ahead, gradient = problem.at(ahead)
+        curvature /= 1.5
+        while True:
+            new = problem.project(ahead - gradient / curvature)
+            step, new_value = new - ahead, problem.at(new)[0]
+            if new_value <= value_ahead + gradient @ step + curvature / 2 * (step @ step) + 1e-15 or curvature > 1e12:
+                break
+            curvature *= 2
+        if new_value > value and ahead is not x:
+            ahead, momentum = x, 1.0
+            continue
+        next_momentum = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = new + (momentum - 1) / next_momentum * (new - x)
+        x, value, momentum = new, new_value, next_momentum
+    return problem.polish(x)
+
+
+def _scipy(objective: Callable[[Vector], Any], start: Vector, prices: Vector, **options: Any) -> Vector:
+    """SLSQP over x ≥ 0 with ⟨prices, x⟩ = 1."""
+    whole = {"type": "eq", "fun": lambda x: 1 - prices @ x}
+    bounds = [(0, 1 / price) for price in prices]
+    with catch_warnings():
+        simplefilter("ignore", RuntimeWarning)  # a step beyond the bounds is clipped
+        found = np.maximum(minimize(objective, start, method="SLSQP", bounds=bounds, constraints=whole, **options).x, 0)
+    return np.asarray(found / (prices @ found))
