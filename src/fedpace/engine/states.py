@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from hashlib import blake2b
 from pathlib import Path
 
@@ -71,12 +70,6 @@ class ClientStates:
                 int(path.stem.split("-")[1]) for path in self._path(client, 0).parent.glob(f"{client:05d}-*")
             )
             self._files[client] = [*((older, 0) for older in rounds if older < round), (round, digest)]
-
-    def clear(self) -> None:
-        """Forget everything: the run begins anew."""
-        self._files.clear()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _path(self, client: int, round: int) -> Path:
         assert self._folder is not None
