@@ -30,6 +30,7 @@ lint: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/aggregation.py
+	$(BIN)/python benchmarks/population.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/pip install -c constraints.txt -e '.[docs]'

@@ -1,4 +1,4 @@
-"""What rules cost beside the plain mean, and what a large population costs beside a small one. Prints two tables.
+"""What rules cost beside the plain mean. Prints one table.
 
 Everything is measured in one run on one thread, interleaved, as ratios: absolute times on a shared machine mean little.
 """

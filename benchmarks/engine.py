@@ -134,15 +134,21 @@ def server_vectors(rule: Rule, clients: int) -> float:
 
 
 def _server_vectors(rule: str, clients: int) -> float:
-    layout, row, none = Layout(("weight",), ((SIZE,),)), torch.randn(SIZE), torch.zeros(0)
-    server = Server(layout, torch.zeros(SIZE), Buffers(none, none.long()), Schedule(), pairwise=0)
+    _round(rule, 10, clients)  # what is imported and compiled once does not depend on d
+    return _round(rule, SIZE, clients) / (4 * SIZE)
+
+
+def _round(rule: str, size: int, clients: int) -> float:
+    """Bytes that a round of the server takes at its peak, beyond model and update."""
+    layout, row, none = Layout(("weight",), ((size,),)), torch.randn(size), torch.zeros(0)
+    server = Server(layout, torch.zeros(size), Buffers(none, none.long()), Schedule(), pairwise=0)
     stage = Stage(rule=rules.get(rule)())
     update = Update(0, row, 1)
     before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     server.exchange(stage, (update for _ in range(clients)), clients)
     peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) * 1024
-    return (peak - before) / (4 * SIZE)
+    return peak - before
 
 
 def main() -> None:

@@ -319,4 +319,8 @@ def test_weights_can_turn_the_mean_against_the_majority():
 
 def test_agreement_is_no_mismatch():
     updates = make("equal", clients=4, size=9)
-    assert stream(Dampened(), updates)[0].diagnostics == {"mean_factor": 1.0, "majority_mismatch": 0.0}
+    assert stream(Dampened(), updates)[0].diagnostics == {
+        "mean_factor": 1.0,
+        "majority_mismatch": 0.0,
+        "below_tau": 0.0,
+    }

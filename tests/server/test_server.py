@@ -139,7 +139,7 @@ def test_then_is_a_second_exchange_from_where_the_first_ended():
 def test_the_report():
     report = exchange(server(), rows(4), Stage(rule=Dampened()))
     assert (report.clients, report.dropped, report.train_loss) == (4, [], 1.5)
-    assert set(report.diagnostics) == {"mean_factor", "majority_mismatch"}
+    assert set(report.diagnostics) == {"below_tau", "mean_factor", "majority_mismatch"}
     assert sum(report.agreement["histogram"]) == 6
     assert report.diagnostics["mean_factor"] == pytest.approx(report.agreement["mean"])
 

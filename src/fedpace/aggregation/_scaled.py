@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Iterator
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedpace.aggregation._rule import Rule, ScaledStream, Stream, WeightedSum
-from fedpace.aggregation._signs import SignSum, blocks
+from fedpace.aggregation._signs import BLOCK, SignSum, blocks
 
 Votes = Literal["uniform", "samples"]
 
 
 class SignScaled(Rule):
-    """Δ ⊙ m(S): never flips the sign of the mean.
+    """Δ ⊙ m(A): m is 1 where the agreement A is enough, ``slope`` · A elsewhere; never flips the sign of the mean.
 
     Memory: two vectors, and a third for the factors where they are wanted apart. Time: O(Nd).
     """
 
-    @abstractmethod
-    def factor(self, counts: Tensor, clients: float) -> Tensor:
-        """The factor m of some coordinates, from their |S| and N (or from Σ wᵢsgn(uᵢ) and Σ wᵢ); float32."""
+    slope: ClassVar[float] = 1.0
 
-    def tally(self, counts: Tensor, clients: float) -> dict[str, int]:
-        """How many of these coordinates are of some kind that is worth reporting."""
-        return {}
+    @abstractmethod
+    def enough(self, all_votes: float) -> float:
+        """The smallest |Σ sgn(uᵢ)| that is enough: among so many clients, or as a share where it is 1.0."""
 
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:
         """Begin a stream."""
@@ -60,35 +57,39 @@ class SignScaledStream(ScaledStream):
     def split(self) -> tuple[Tensor, Tensor]:
         """The mean and its factors."""
         mean = self._sum.mean()
-        mask = torch.empty(len(mean), dtype=torch.float32)
-        for part, factor in self._factors(mean):
-            mask[part] = factor
+        mask = torch.empty(len(mean))
+        for part, factors in self._factors(mean):
+            mask[part] = factors
         return mean, mask
 
     def finish(self) -> Tensor:
         """Their product, without a vector of factors."""
         mean = self._sum.mean()
-        for part, factor in self._factors(mean):
-            mean[part] *= factor
+        for part, factors in self._factors(mean):
+            mean[part] *= factors
         return mean
 
     def _factors(self, mean: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """The factors of each block of coordinates; at the end, the diagnostics."""
-        total, tally = 0.0, Counter[str]()
-        values, signs = mean.numpy(), self.signs.sum.numpy()  # NumPy compares ten times as fast as torch
-        for part in blocks(len(mean)):
-            counts, clients = self._counts(part)
-            factor = self._rule.factor(counts, clients)
-            total += float(factor.sum())
-            # A heavy minority can give the mean the sign that most clients oppose; the factor does not mend that.
-            tally["majority_mismatch"] += int(np.count_nonzero(values[part] * signs[part] < 0))
-            tally.update(self._rule.tally(counts, clients))
-            yield part, factor
-        size = max(len(mean), 1)
-        self.diagnostics = {"mean_factor": total / size, **{name: count / size for name, count in tally.items()}}
+        """The factors of each block of coordinates, in a tensor that the next block reuses; then the diagnostics."""
+        from fedpace.aggregation._kernels import opposed, soft_mask
 
-    def _counts(self, part: slice) -> tuple[Tensor, float]:
-        """The votes that decide, and how many there are."""
-        if self._votes is None:
-            return self.signs.counts(part), max(self.signs.clients, 1)
-        return self._votes.sum[part].abs(), self._votes.total or max(self._votes.clients, 1)
+        values, signs, slope = mean.numpy(), self.signs.sum.numpy(), np.float32(self._rule.slope)
+        votes, all_votes = (
+            (signs, self.signs.clients or 1) if self._votes is None else (self._votes.mean().numpy(), 1.0)
+        )
+        enough = self._rule.enough(all_votes)
+        room = torch.empty(min(BLOCK, len(mean)))
+        total, below, mismatch = 0.0, 0, 0
+        for part in blocks(len(mean)):
+            factors = room[: len(values[part])]
+            below += int(soft_mask(votes[part], np.float32(all_votes), enough, slope, factors.numpy()))
+            # A heavy minority can give the mean the sign that most clients oppose; the factor does not mend that.
+            mismatch += int(opposed(values[part], signs[part]))
+            total += float(factors.sum())
+            yield part, factors
+        size = max(len(mean), 1)
+        self.diagnostics = {
+            "mean_factor": total / size,
+            "majority_mismatch": mismatch / size,
+            "below_tau": below / size,
+        }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from fedpace.aggregation._rule import Stream
 from fedpace.aggregation._scaled import SignScaled, SignScaledStream, Votes
@@ -23,15 +21,11 @@ class Thresholded(SignScaled):
     agreement_weights: Votes = "uniform"
     threshold: Threshold = "inclusive"
 
-    def passing(self, counts: Tensor, clients: float) -> float:
-        """The smallest count that passes: sign sums are compared as integers, weighted ones up to rounding."""
-        if not counts.is_floating_point():
-            return highest_below(self.tau, int(clients), self.threshold) + 1
-        return (self.tau + (SLACK if self.threshold == "strict" else -SLACK)) * clients
-
-    def tally(self, counts: Tensor, clients: float) -> dict[str, int]:
-        """How many coordinates do not pass."""
-        return {"below_tau": int(np.count_nonzero(counts.numpy() < self.passing(counts, clients)))}
+    def enough(self, all_votes: float) -> float:
+        """Where the threshold lies: sign sums are compared as integers, weighted shares up to rounding."""
+        if isinstance(all_votes, int):
+            return highest_below(self.tau, all_votes, self.threshold) + 1
+        return self.tau + (SLACK if self.threshold == "strict" else -SLACK)
 
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:
         """Begin a stream."""

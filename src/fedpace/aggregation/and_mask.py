@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -26,11 +26,8 @@ class AndMask(Thresholded):
     tensor([6., 0.])
     """
 
+    slope: ClassVar[float] = 0.0
     rescale: Literal["none", "surviving_share"] = "none"
-
-    def factor(self, counts: Tensor, clients: float) -> Tensor:
-        """The binary mask, before it is rescaled."""
-        return torch.from_numpy(counts.numpy() >= self.passing(counts, clients)).float()
 
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:
         """Begin a stream."""

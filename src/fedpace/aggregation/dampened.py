@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from fedpace.aggregation._rule import rules
 from fedpace.aggregation._scaled import SignScaled
 
@@ -19,6 +17,6 @@ class Dampened(SignScaled):
     tensor([ 3.0000, -0.3333])
     """
 
-    def factor(self, counts: Tensor, clients: float) -> Tensor:
-        """W, the agreement."""
-        return counts.float() / clients
+    def enough(self, all_votes: float) -> float:
+        """All of them: W is the agreement itself."""
+        return all_votes

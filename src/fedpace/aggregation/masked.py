@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-from torch.nn import functional as F
-
 from fedpace.aggregation._rule import rules
 from fedpace.aggregation._thresholded import Thresholded
 
@@ -24,9 +21,3 @@ class Masked(Thresholded):
     >>> Masked(tau=0.3)(torch.tensor([[3.0, 1.0], [3.0, 1.0], [3.0, -5.0]]))
     tensor([ 3., -1.])
     """
-
-    def factor(self, counts: Tensor, clients: float) -> Tensor:
-        """The soft mask m."""
-        # `threshold` keeps what lies above its bound, hence the signs; filling under a mask takes ten times as long.
-        opposite = -counts if counts.is_floating_point() else counts.float().neg_()
-        return F.threshold(opposite, -self.passing(counts, clients), -clients).div_(-clients).float()

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from fedpace.core import Named, Registry
 
+_BLOCK = 1 << 16
+
 
 class ServerOptimizer(Named, ABC):
     """Stateless parameters; the state is a dictionary of tensors that the server saves with its checkpoint."""
@@ -22,7 +24,12 @@ class ServerOptimizer(Named, ABC):
         coordinate that the mask stops still gathers momentum (GMA, Algorithm 2).
         """
         direction = self.direction(update, state)
-        vector.add_(direction if mask is None else direction * mask, alpha=self.lr)
+        if mask is None:
+            vector.add_(direction, alpha=self.lr)
+            return
+        for start in range(0, len(vector), _BLOCK):  # so the product never needs a whole vector
+            part = slice(start, start + _BLOCK)
+            vector[part].add_(direction[part] * mask[part], alpha=self.lr)
 
     @abstractmethod
     def direction(self, update: Tensor, state: dict[str, Tensor]) -> Tensor:
