@@ -38,6 +38,13 @@ def test_curves_are_means_in_a_band_of_extremes(curve):
     assert "of its seeds" in axes.get_title(loc="left")
 
 
+def test_many_methods_have_no_bands(curve):
+    runs = [curve([0.1, 0.2]), curve([0.3, 0.6])]
+    (axes,) = accuracy_curves({name: runs for name in "abcdef"}).axes
+    assert not axes.collections
+    assert axes.get_title(loc="left") == "mean of 2 seeds"
+
+
 def test_note_counts_the_seeds_that_all_methods_have(curve):
     runs = [curve([0.1]), curve([0.2])]
     assert "of 2 seeds" in accuracy_curves({"a": runs, "b": runs}).axes[0].get_title(loc="left")

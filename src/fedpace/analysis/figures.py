@@ -30,6 +30,7 @@ from fedpace.analysis._style import (
 )
 from fedpace.analysis.history import Curve, Record, StageWindow, accuracy_curve, similarity_curve, stage_windows
 
+MOST_BANDS = 5
 _KINDS = {"update": ("o", "of updates"), "gradient": ("^", "of gradients"), "probe": ("s", "of probe gradients")}
 
 
@@ -43,12 +44,14 @@ def accuracy_curves(
 ) -> Figure:
     """Accuracy by round: a line for each method's mean over seeds, in a band from its lowest to its highest seed.
 
-    A round is drawn if every seed measured it: a mean over changing seeds would jump where no accuracy did.
+    More than five methods are drawn without bands, which would hide one another. A round is drawn if every seed
+    measured it: a mean over changing seeds would jump where no accuracy did.
     ``of`` draws another fraction than held-out accuracy: FedPACE's Fig. 1 shows :func:`client_accuracy_curve`.
     """
     figure = blank()
     axes = figure.add_subplot()
     ends = []
+    banded = len(histories) <= MOST_BANDS
     for index, (method, runs) in enumerate(histories.items()):
         curves = [of(records) for records in runs]
         rounds = sorted(set.intersection(*map(set, curves))) if curves else []
@@ -57,7 +60,7 @@ def accuracy_curves(
         values = np.array([[curve[number] for number in rounds] for curve in curves])
         colour, dashes = line_style(index)
         axes.plot(rounds, values.mean(0), color=colour, linestyle=dashes, linewidth=2, label=method)
-        if len(curves) > 1:
+        if len(curves) > 1 and banded:
             axes.fill_between(rounds, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
         ends.append((rounds[-1], float(values.mean(0)[-1]), method, index))
     clean(axes)
@@ -68,7 +71,8 @@ def accuracy_curves(
     _label_ends(axes, ends)
     counts = {len(runs) for runs in histories.values()}
     if max(counts, default=0) > 1:
-        note(axes, f"line: mean, band: lowest to highest of {max(counts) if len(counts) == 1 else 'its'} seeds")
+        seeds = f"{max(counts) if len(counts) == 1 else 'its'} seeds"
+        note(axes, f"line: mean, band: lowest to highest of {seeds}" if banded else f"mean of {seeds}")
     heading(figure, title)
     return finish(figure, path)
 
