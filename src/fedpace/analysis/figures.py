@@ -41,12 +41,14 @@ def accuracy_curves(
     *,
     of: Callable[[Sequence[Record]], Curve] = accuracy_curve,
     ylabel: str = "accuracy",
+    repetitions: str = "seeds",
 ) -> Figure:
     """Accuracy by round: a line for each method's mean over seeds, in a band from its lowest to its highest seed.
 
     More than five methods are drawn without bands, which would hide one another. A round is drawn if every seed
     measured it: a mean over changing seeds would jump where no accuracy did.
     ``of`` draws another fraction than held-out accuracy: FedPACE's Fig. 1 shows :func:`client_accuracy_curve`.
+    ``repetitions`` is what the runs of a method differ in, if not seeds.
     """
     figure = blank()
     axes = figure.add_subplot()
@@ -71,8 +73,8 @@ def accuracy_curves(
     _label_ends(axes, ends)
     counts = {len(runs) for runs in histories.values()}
     if max(counts, default=0) > 1:
-        seeds = f"{max(counts) if len(counts) == 1 else 'its'} seeds"
-        note(axes, f"line: mean, band: lowest to highest of {seeds}" if banded else f"mean of {seeds}")
+        all_runs = f"{max(counts) if len(counts) == 1 else 'its'} {repetitions}"
+        note(axes, f"line: mean, band: lowest to highest of {all_runs}" if banded else f"mean of {all_runs}")
     heading(figure, title)
     return finish(figure, path)
 
@@ -98,9 +100,13 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[int, float, str, int]]) -> None
 
 
 def seed_points(
-    values: Mapping[str, Mapping[int, float]], path: str | Path | None = None, title: str | None = None
+    values: Mapping[str, Mapping[int, float]],
+    path: str | Path | None = None,
+    title: str | None = None,
+    *,
+    repetition: str = "seed",
 ) -> Figure:
-    """One row per method: a point for each seed's accuracy and a bar at their mean."""
+    """One row per method: a point for each seed's (or other ``repetition``'s) accuracy and a bar at their mean."""
     figure = blank(height=1.2 + 0.42 * len(values))
     axes = figure.add_subplot()
     for index, by_seed in enumerate(values.values()):
@@ -112,7 +118,7 @@ def seed_points(
     axes.set_yticks(range(len(values)), list(values))
     axes.set_ylim(len(values) - 0.5, -0.5)  # the first method on top, as in the table
     axes.xaxis.set_major_formatter(percent())
-    axes.set_xlabel("accuracy (point: one seed, bar: mean)")
+    axes.set_xlabel(f"accuracy (point: one {repetition}, bar: mean)")
     heading(figure, title)
     return finish(figure, path)
 

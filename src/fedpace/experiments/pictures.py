@@ -53,12 +53,18 @@ def _only(
 
 
 def _curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
-    return accuracy_curves(_histories(jobs, results), title=reproduction.title)
+    return accuracy_curves(
+        _histories(jobs, results), title=reproduction.title, repetitions=_repetition(reproduction) + "s"
+    )
 
 
 def _client_curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
     return accuracy_curves(
-        _histories(jobs, results), title=reproduction.title, of=client_accuracy_curve, ylabel="accuracy on the clients"
+        _histories(jobs, results),
+        title=reproduction.title,
+        of=client_accuracy_curve,
+        ylabel="accuracy on the clients",
+        repetitions=_repetition(reproduction) + "s",
     )
 
 
@@ -72,7 +78,12 @@ def _seeds(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequenc
     values: dict[str, dict[int, float]] = {}
     for number, (job, result) in enumerate(zip(jobs, results, strict=True)):
         values.setdefault(job.label, {})[number] = measure(reproduction.metrics[0], result)
-    return seed_points(values, title=reproduction.title)
+    return seed_points(values, title=reproduction.title, repetition=_repetition(reproduction))
+
+
+def _repetition(reproduction: Reproduction) -> str:
+    """What runs of a row differ in."""
+    return "held-out domain" if reproduction.cases else "seed"
 
 
 def _accuracy_and_similarity(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
@@ -88,11 +99,14 @@ def _agreement_by_layer(reproduction: Reproduction, jobs: Sequence[CaseJob], res
 
 
 def _sweep(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    """The first metric of the table; rows that are compared with a base are another line than it."""
     panels: dict[str, list[SweepPoint]] = {}
     for job, result in zip(jobs, results, strict=True):
         variant = reproduction.methods[job.label]
         if variant.value is not None:
-            point = SweepPoint(variant.value, measure(reproduction.metrics[0], result), result.summary.similarity)
+            line = job.label.removeprefix(variant.versus).strip() if variant.versus else ""
+            accuracy = measure(reproduction.metrics[0], result)
+            point = SweepPoint(variant.value, accuracy, result.summary.similarity, line or "mean")
             panels.setdefault(variant.panel, []).append(point)
     return sweep_figure(panels, title=reproduction.title)
 
