@@ -31,6 +31,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/aggregation.py
 	$(BIN)/python benchmarks/population.py
+	$(BIN)/python benchmarks/flower.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/pip install -c constraints.txt -e '.[docs]'
@@ -47,7 +48,7 @@ $(VENV)/.installed: $(VENV)/.torch pyproject.toml
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.torch pyproject.toml
-	$(BIN)/pip install -c constraints.txt -e '.[dev,track]'
+	$(BIN)/pip install -c constraints.txt -e '.[dev,track,flower]'
 	touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""What rules cost beside the plain mean. Prints one table.
+"""What rules cost: sign rules beside the mean, pairwise rules beside their two passes and beside TorchJD's.
 
 Everything is measured in one run on one thread, interleaved, as ratios: absolute times on a shared machine mean little.
 """
@@ -13,8 +13,9 @@ from time import perf_counter
 import torch
 from rich.console import Console
 from rich.table import Table
+from torchjd.aggregation import CAGrad, PCGrad
 
-from fedpace.aggregation import AndMask, Dampened, Masked, Mean, Rule
+from fedpace.aggregation import AndMask, ConflictFree, Dampened, Masked, Mean, Rule, gram
 
 SIZES, CLIENTS, REPEATS = (1_000_000, 11_000_000), (10, 50), 7
 SIGN_RULES = (Dampened(), Masked(), AndMask())
@@ -56,10 +57,37 @@ def sign_rules() -> Table:
     return table
 
 
+def pairwise_rules() -> Table:
+    """ConFREE on a matrix against one Gram matrix and one combination, and against TorchJD's CAGrad and PCGrad."""
+    wanted = ("≤ 1.3", "≤ 5 %", "≥ 3 (10), ≥ 1 (50)", "≥ 3 (10), ≥ 1 (50)")
+    names = ("to Gram + combination", "solver", "CAGrad of TorchJD takes", "PCGrad of TorchJD takes")
+    table = Table("coordinates", "clients", *names, title="Time of conflict_free")
+    table.add_row("wanted", "", *wanted)
+    rule = ConflictFree()
+    for size, clients in product(SIZES, CLIENTS):
+        rows = torch.randn(clients, size, generator=torch.Generator().manual_seed(0))
+        weights, matrix = torch.full((clients,), 1 / clients, dtype=torch.float64), gram(rows)
+        coefficients = torch.rand(clients)
+        found = ratios(
+            {
+                "conflict_free": lambda: rule(rows),  # noqa: B023  # called before the loop goes on
+                "passes": lambda: (gram(rows), coefficients @ rows),  # noqa: B023
+                "solver": lambda: rule.coefficients(matrix, weights),  # noqa: B023
+                "cagrad": lambda: CAGrad(c=0.5)(rows),  # noqa: B023
+                "pcgrad": lambda: PCGrad()(rows),  # noqa: B023
+            },
+            to="conflict_free",
+        )
+        ours = (f"{1 / found['passes']:.2f}", f"{found['solver']:.1%}")
+        table.add_row(f"{size:,}", str(clients), *ours, f"{found['cagrad']:.1f} ×", f"{found['pcgrad']:.1f} ×")
+    return table
+
+
 def main() -> None:
     """Measure and print."""
     torch.set_num_threads(1)
     Console().print(sign_rules())
+    Console().print(pairwise_rules())
 
 
 if __name__ == "__main__":

@@ -365,6 +365,7 @@ def test_compare_deals_the_data_as_told(fedpace):
         "name": "dirichlet",
         "clients": 4,
         "test_share": 0.0,
+        "limit": None,
         "alpha": 5.0,
         "min_size": 10,
     }

@@ -8,7 +8,7 @@ import sys
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -18,12 +18,15 @@ from rich.table import Table
 # The library is imported inside the commands: `fedpace --help` need not wait for torch.
 if TYPE_CHECKING:
     from fedpace.experiments.batch import Job
+    from fedpace.experiments.engines import Engine
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it.")
 app.add_typer(data_app, name="data")
 attack_app = typer.Typer(no_args_is_help=True, help="Attack the model of a finished run.")
 app.add_typer(attack_app, name="attack")
+flower_app = typer.Typer(no_args_is_help=True, help="Run on Flower: simulations and real deployments.")
+app.add_typer(flower_app, name="flower")
 out_console, err_console = Console(), Console(stderr=True)
 INTERRUPTED = 130  # what typer ends with after Ctrl-C
 UsageError: Any = typer.BadParameter.__base__  # click's, or the copy of it within typer
@@ -52,6 +55,15 @@ class Kind(StrEnum):
     rules = "rules"
     optimizers = "optimizers"
     reproductions = "reproductions"
+
+
+class EngineOption(StrEnum):
+    """Where a run's clients live."""
+
+    local = "local"
+    flower_inprocess = "flower-inprocess"
+    flower_simulation = "flower-simulation"
+    flower_deployment = "flower-deployment"
 
 
 class ScaleOption(StrEnum):
@@ -105,10 +117,14 @@ def run(
     seed: Annotated[int, typer.Option(help="Seed of data partition, initial model and training.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/PRESET-DATA-seedN.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    engine: Annotated[EngineOption, typer.Option(help="Our own engine, or Flower.")] = EngineOption.local,
+    superlink: Annotated[str, typer.Option(help="flower-deployment: a connection of the flwr command.")] = "local",
+    timeout: Annotated[float, typer.Option(min=1, help="flower-deployment: seconds to wait for a node.")] = 600,
     as_json: AsJson = False,
 ) -> None:
     """Train one method."""
-    from fedpace.experiments import execute, load_config
+    from fedpace.experiments import load_config
+    from fedpace.experiments.engines import run_on
     from fedpace.experiments.progress import RunProgress
 
     overrides = _overrides(set_, data, model, rounds, _partition(partition, alpha, clients))
@@ -116,7 +132,15 @@ def run(
     seed = config.seed
     folder = out or Path("runs") / f"{config.method}-{Path(config.data.source).stem}-seed{seed}"
     with RunProgress(err_console) as progress:
-        result = execute(config, out=folder, resume=resume, listeners=[progress])
+        if engine is EngineOption.flower_deployment:
+            from fedpace.experiments.deployment import deploy
+
+            settings = {**overrides, "seed": seed}
+            result = deploy(
+                config, preset, settings, superlink, folder, resume=resume, timeout=timeout, listeners=[progress]
+            )
+        else:
+            result = run_on(cast("Engine", engine.value), config, out=folder, resume=resume, listeners=[progress])
     if as_json:
         _print_json({"folder": str(folder), "summary": result.summary, "warnings": result.warnings})
         return
@@ -301,6 +325,23 @@ def attack_membership(
         _print_json(runs)
         return
     out_console.print(attack_table(runs).rich())
+
+
+@flower_app.command("new")
+def flower_new(
+    folder: Annotated[Path, typer.Argument(help="A new folder; its name becomes the app's.")],
+    preset: Annotated[str, typer.Argument(help="Name of a preset (see 'fedpace list presets').")] = "fedpace",
+    set_: Set = None,
+    out: Annotated[Path, typer.Option(help="Run folder, on the machine of the ServerApp.")] = Path("runs/flower"),
+) -> None:
+    """Write a Flower app for a preset: 'flwr run FOLDER' starts it."""
+    from fedpace.experiments import load_config
+    from fedpace.experiments.flower_app import write_app
+    from fedpace.experiments.presets import parse_overrides
+
+    settings = parse_overrides(set_ or [])
+    write_app(folder, load_config(preset, settings), preset, settings, out)
+    _print_files(wrote=sorted(path for path in folder.rglob("*") if path.is_file()))
 
 
 def _run_and_report(jobs: list[Job], folder: Path, workers: int | None, *, as_json: bool) -> None:

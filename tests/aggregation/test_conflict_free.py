@@ -259,6 +259,35 @@ def test_projected_is_torchjds_pcgrad(updates, seed):
     assert_close(Projected(seed=seed)(updates), expected, tolerance(Projected(seed=seed), updates, None))
 
 
+def cagrad(c):
+    """TorchJD's, which returns zero for updates shorter than its ``norm_eps``."""
+    found = pytest.importorskip("torchjd.aggregation")
+    try:
+        return found.CAGrad(c=c, norm_eps=1e-12)
+    except ImportError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("clients", [2, 3, 7])
+@pytest.mark.parametrize("c", [0.1, 0.5, 0.9])
+def test_conflict_averse_is_torchjds_cagrad(clients, c):
+    updates = make("normal", clients=clients, size=12, seed=clients, dtype=torch.float64)
+    expected = cagrad(c)(updates)
+    assert_close(ConflictAverse(c=c)(updates), expected, 1e-4 * float(expected.abs().max()))  # its solver's tolerance
+
+
+@pytest.mark.parametrize(
+    ("updates", "times", "guidance"),  # coefficients of the guidance are ``times`` over ``guidance``
+    [([[1.0, 0.0], [-1.0, 1.0]], (4, 3), 4), ([[2.0, 0.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], (3, 4, 2), 6)],
+)
+def test_conflict_free_is_torchjds_cagrad_of_repeated_rows(updates, times, guidance):
+    """Repeated in proportion to the guidance's coefficients, the rows' mean has its direction."""
+    rows = torch.tensor(updates, dtype=torch.float64)
+    repeated = rows.repeat_interleave(torch.tensor(times), dim=0)
+    expected = cagrad(0.5)(repeated) * sum(times) / guidance
+    assert_close(ConflictFree(c=0.5)(rows), expected, 1e-4 * float(expected.abs().max()))
+
+
 # The authors' code --------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,23 @@ def test_accuracy_stages_and_warnings(staged):
     assert "stage 'prune' cannot act [N = 3]" in lines
 
 
+TESTED = {"client_accuracy": {"0": 0.3, "1": 0.5, "2": 0.7}, "client_accuracy_on": "test"}
+
+
+def test_how_evenly_clients_fare(record):
+    history = [record(0, 0.45, **TESTED), record(1, client_accuracy={})]
+    lines = shown(RUN, history)
+    assert "over clients 50.00% on average, spread 16.33%, worst decile 30.00%" in lines
+    assert not any(line.startswith("late clients") for line in lines)
+    late = {"config": {"cohort": {"late": 1}}, "clients": 3}
+    assert "late clients 70.00%" in shown(late, history)
+
+
+@pytest.mark.parametrize("change", [{"client_accuracy_on": "train"}, {"client_accuracy": {"0": 0.3}}])
+def test_evenness_needs_two_clients_with_tests_of_their_own(record, change):
+    assert not any(line.startswith("over clients") for line in shown(RUN, [record(0, 0.45, **{**TESTED, **change})]))
+
+
 def test_search_that_did_nothing_says_so(staged):
     assert "annealing accepted 0 of 24 perturbations: the search did nothing" in shown(RUN, staged)
 

@@ -27,6 +27,23 @@ def test_every_seed_is_a_dot_and_means_are_joined():
     assert lower.get_xlabel() == "K"
 
 
+def test_lines_are_told_apart_in_every_column():
+    lines = {
+        name: [SweepPoint(x, 0.1 * x + up, up, line) for line, up in (("mean", 0), ("+ rule", 0.3)) for x in (1, 2)]
+        for name in "ab"
+    }
+    figure = sweep_figure(lines)
+    for upper, lower in zip(figure.axes[:2], figure.axes[2:], strict=True):
+        assert drawn(upper, "+ rule") == [(0, pytest.approx(0.4)), (1, pytest.approx(0.5))]
+        assert drawn(lower, "mean") == [(0, 0), (1, 0)]
+        colours = {line.get_label(): line.get_color() for line in upper.lines if line.get_label()[0] != "_"}
+        assert colours["mean"] != colours["+ rule"]
+        assert {line.get_color() for line in lower.lines if line.get_label() == "mean"} == {colours["mean"]}
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["mean", "+ rule"]
+    assert figure.axes[0].get_title(loc="left") == ""
+    assert sweep_figure({"K": POINTS}).axes[0].get_legend() is None
+
+
 def test_similarity_that_was_not_measured_is_left_out():
     _, lower = sweep_figure({"K": POINTS}).axes
     assert sorted(drawn(lower, "_seeds")) == [(1, 0.1), (1, 0.3), (2, 0.4)]
@@ -52,6 +69,13 @@ def test_tick_labels_do_not_overlap():
     figure.draw_without_rendering()
     boxes = [label.get_window_extent() for axes in figure.axes[2:] for label in axes.get_xticklabels()]
     assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+
+
+def test_a_long_title_fits():
+    figure = sweep_figure({"K": POINTS}, title="A title that is longer than one column of it is wide")
+    figure.draw_without_rendering()
+    (title,) = figure.texts
+    assert title.get_window_extent().x1 < figure.bbox.x1
 
 
 def test_a_sweep_is_written(tmp_path):

@@ -36,6 +36,21 @@ def test_train_and_test_set_are_merged_and_each_client_is_split(name):
 
 
 @pytest.mark.parametrize("name", partitions.names())
+@pytest.mark.parametrize("share", [0, 0.25])
+def test_a_limit_deals_a_random_sample(name, share):
+    one, same, other, all_of_it, unlimited = (
+        domains().partition(name, test_share=share, limit=limit, seed=seed)
+        for limit, seed in ((600, 3), (600, 3), (600, 4), (1200, 3), (None, 3))
+    )
+    used = [np.unique(values(*f.clients, *(f.client_tests or ()), f.test)) for f in (one, same, other)]
+    tested = 200 if share == 0 and partitions.get(name).pool == "train" else 0  # the test set is whole
+    assert len(used[0]) == 600 + tested
+    assert np.array_equal(used[0], used[1])
+    assert not np.array_equal(used[0], used[2])
+    assert all_of_it.fingerprint() == unlimited.fingerprint()
+
+
+@pytest.mark.parametrize("name", partitions.names())
 def test_same_seed_same_split(name):
     one, same, other = (domains().partition(name, test_share=0.5, seed=seed) for seed in (1, 1, 2))
     assert one.fingerprint() == same.fingerprint() != other.fingerprint()

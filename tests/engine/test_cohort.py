@@ -37,6 +37,41 @@ def test_more_clients_than_exist_are_refused():
         Cohort(number=9).sample(3, seed=0, round=0)
 
 
+@given(
+    clients=st.integers(2, 30),
+    late=st.integers(1, 29),
+    fraction=st.sampled_from([None, 0.2, 0.7]),
+    joins=st.none() | st.integers(1, 9),
+    round=st.integers(0, 9),
+)
+def test_late_clients_are_as_if_they_did_not_exist_until_they_join(clients, late, fraction, joins, round):
+    cohort, usual = Cohort(fraction=fraction, late=min(late, clients - 1), joins=joins), Cohort(fraction=fraction)
+    there = clients if joins is not None and round >= joins else clients - cohort.late
+    assert cohort.sample(clients, seed=1, round=round) == usual.sample(there, seed=1, round=round)
+    assert cohort.size(clients, round) == usual.size(there)
+
+
+def test_draws_are_those_of_all_versions():
+    draws = [Cohort(number=3).sample(10, seed=0, round=round) for round in range(3)]
+    assert draws == [[1, 2, 3], [2, 8, 9], [4, 6, 9]]
+
+
+@pytest.mark.parametrize("late", [3, 4])
+def test_somebody_must_be_there_from_the_start(late):
+    with pytest.raises(ConfigError, match=rf"^cohort\.late: expected fewer than all 3 clients, found {late}$"):
+        Cohort(late=late, joins=1).size(3)
+
+
+def test_a_number_is_of_those_who_are_there_from_the_start():
+    with pytest.raises(ConfigError, match="3 clients are to be sampled, but there are only 2"):
+        Cohort(number=3, late=1, joins=1).size(3)
+
+
+def test_nobody_joins_if_nobody_is_late():
+    with pytest.raises(ValidationError, match="joins is the round of the late clients: expected late above 0"):
+        Cohort(joins=4)
+
+
 def test_fraction_and_number_exclude_each_other():
     with pytest.raises(ValidationError, match="not both"):
         Cohort(number=2, fraction=0.5)

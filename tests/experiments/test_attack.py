@@ -165,6 +165,12 @@ def test_buffers_that_never_leave_a_client_make_no_global_model():
         attack_membership(RUN)
 
 
+def test_models_of_the_clients_own_are_no_global_model():
+    trained(preset="per_fedavg", rounds=1)  # not even where all of the model is shared
+    with pytest.raises(RunFolderError, match=r"^run: 'per_fedavg' gives each client a model of its own: no global"):
+        attack_membership(RUN)
+
+
 def test_without_buffers_their_policy_does_not_matter():
     result = trained(rounds=1, buffers="local")
     assert attack_membership(RUN).accuracy_on_others == pytest.approx(result.accuracy)

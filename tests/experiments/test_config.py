@@ -81,6 +81,11 @@ def test_gradients_are_taken_of_the_batches_that_training_would_see():
         ({"dampen": {"lr": 0}}, "here: dampen.lr: input should be greater than 0, found 0"),
         ({"cohort": {"number": 2, "fraction": 0.5}}, "here: cohort: give a fraction or a number of clients, not both"),
         (
+            {"cohort": {"joins": 3}},
+            "here: cohort: joins is the round of the late clients: expected late above 0 beside it, found",
+        ),
+        ({"cohort": {"late": -1}}, "here: cohort.late: input should be greater than or equal to 0, found -1"),
+        (
             {"model": {"name": "resnet8", "nrom": "batch"}},
             r"here: model 'resnet8': unknown option 'nrom'; did you mean",
         ),
@@ -129,6 +134,13 @@ def test_a_preset_may_give_a_models_options(tmp_path):
     (tmp_path / "mine.toml").write_text('model = { name = "resnet8", norm = "batch" }\n')
     assert load_config(tmp_path / "mine.toml").model == ModelConfig(name="resnet8", options={"norm": "batch"})
     assert load_config(tmp_path / "mine.toml", {"model": "small_cnn"}).model == "small_cnn"
+
+
+def test_late_clients_join_at_the_same_part_of_a_shorter_run():
+    config = RunConfig(rounds=50, cohort={"late": 2, "joins": 20})
+    assert config.shortened(10).cohort.joins == 4
+    assert config.shortened(2).cohort.joins == 1
+    assert RunConfig(cohort={"late": 2}).shortened(5).cohort == RunConfig(cohort={"late": 2}).cohort
 
 
 def test_scaffold_takes_its_gradient_only_from_steps_of_known_length():

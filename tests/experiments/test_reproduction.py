@@ -71,7 +71,7 @@ def test_larger_scales_are_valid(name, scale, tmp_path):
     for job in load_reproduction(name).jobs(scale, tmp_path):
         job.config.schedule().validate_for(job.config.rounds, 3)
         assert not job.config.data.source.startswith("digit")
-        assert job.config.rounds == 50 or scale == "quick" or name.startswith("gma")
+        assert job.config.rounds == 50 or scale == "quick" or not name.startswith("fedpace")
 
 
 @pytest.mark.parametrize("name", reproduction_names())
@@ -195,6 +195,26 @@ def test_participating_clients_are_those_of_the_last_cohort():
     assert isnan(measure("non_participating", everyone))
 
 
+def test_fairness_is_of_the_last_round():
+    last = {"round": 1, "client_accuracy": {str(client): client / 20 for client in range(20)}}
+    result = Result({}, [{"round": 0, "client_accuracy": {"0": 0.5}}, last])
+    assert measure("spread", result) == pytest.approx((399 / 12) ** 0.5 / 20)  # of the numbers 0 to 19, over 20
+    assert measure("worst_decile", result) == pytest.approx(0.025)
+
+
+def test_late_clients_are_measured_apart(tmp_path):
+    late = {"cohort.late": 2, "cohort.joins": 1, "data.partition.clients": 4, "model": "small_cnn"}
+    config = load_config("fedrep", {**late, "rounds": 2, "local.max_steps": 1, "executor": "serial"})
+    result = execute(config, out=tmp_path / "run")
+    shares = result.records[-1]["client_accuracy"]
+    assert [record["cohort"] for record in result.records] == [[0, 1], [0, 1, 2, 3]]
+    assert measure("late", result) == pytest.approx((shares["2"] + shares["3"]) / 2)
+    everyone = execute(
+        load_config("fedavg", {"rounds": 1, "model": "linear", "executor": "serial"}), out=tmp_path / "e"
+    )
+    assert isnan(measure("late", everyone))
+
+
 def test_agreement_of_exactly_tau_is_not_below_it():
     ten = [0, 1, 2, 3, 40, 0, 0, 0, 0, 0, 54]  # of ten clients, |S| = 4 is 0.4
     three = [1, 1, 2, 0]
@@ -214,6 +234,19 @@ def test_agreement_of_exactly_tau_is_not_below_it():
         ("gma.table7", "BatchNorm, label skew: FedYogi", "last10", 67.29),
         ("gma.table10", "η_g = 1.5, η_l = 0.1: FedAvg", "best", 86.96),
         ("gma.membership", "label skew: FedAvg + GMA", "attack", 55.0),
+        ("confree.table1", "FedPAC + ConFREE", "best", 91.42),
+        ("confree.table1-variants", "FedRep + ConFREE", "best", 90.61),
+        ("confree.table1-cifar100", "FedALA + ConFREE", "best", 57.70),
+        ("confree.table1-tiny", "Per-FedAvg", "best", 25.62),
+        ("confree.table1-flowers102", "LG-FedAvg + ConFREE", "best", 52.72),
+        ("confree.table1-pathological", "FedCP", "best", 70.47),
+        ("confree.table1-pathological-flowers102", "APFL + ConFREE", "best", 70.79),
+        ("confree.table2", "C = 60, P = 30 %: FedROD + ConFREE", "best", 53.23),
+        ("confree.table2-flowers102", "C = 20, P = 60 %: FedALA", "best", 62.48),
+        ("confree.figure1", "P = 100 %: FedPAC", "best", 61.94),
+        ("confree.figure1-flowers102", "P = 60 %: FedRep", "best", 57.42),
+        ("confree.figure2", "β = 0.1: FedCP + ConFREE", "best", 55.68),
+        ("confree.figure2-flowers102", "β = 0.1: APFL", "best", 63.65),
     ],
 )
 def test_published_values_stand_in_their_rows(name, label, metric, value):
@@ -229,6 +262,30 @@ def test_a_pair_differs_in_the_rule_alone(name, scale, tmp_path):
         base = configs[reproduction.methods[label].versus or label, seed]
         mean = config.aggregate.model_copy(update={"rule": base.aggregate.rule})
         assert config.model_copy(update={"aggregate": mean, "dampen": None}) == base
+
+
+@pytest.mark.parametrize("name", [name for name in reproduction_names() if name.startswith("confree")])
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_a_row_differs_from_its_base_in_the_aggregation_alone(name, scale, tmp_path):
+    reproduction = load_reproduction(name)
+    configs = {(job.label, job.config.seed): job.config for job in reproduction.jobs(scale, tmp_path)}
+    for (label, seed), config in configs.items():
+        base = configs[reproduction.methods[label].versus, seed]
+        assert config.model_copy(update={"aggregate": base.aggregate}) == base
+        assert (config == base) == (label == reproduction.methods[label].versus)
+        assert (base.aggregate.rule.registered_name(), base.aggregate.weights) == ("mean", "samples")
+
+
+def test_poster_and_code_are_compared_with_steps_of_their_lengths(tmp_path):
+    rows = {
+        job.label: job.config.aggregate for job in load_reproduction("confree.table1-variants").jobs("full", tmp_path)
+    }
+    rules = {label: (row.rule.registered_name(), getattr(row.rule, "c", None)) for label, row in rows.items()}
+    assert rules["FedRep + ConFREE"] == ("conflict_free", 0.5)
+    assert {c for name, c in rules.values() if name == "conflict_free"} == {0.1, 0.3, 0.5, 0.7}
+    assert rules["FedRep + ConFREE of the code"][0] == "conflict_free_authors"
+    steps = {(row.weights, row.optimizer.lr) for label, row in rows.items() if rules[label][0] == "mean"}
+    assert steps == {("samples", 1.0), ("uniform", 1.0), ("uniform", 1.2), ("uniform", 1.5)}
 
 
 @pytest.mark.parametrize("name", ["gma.table4", "gma.table5"])
@@ -263,6 +320,16 @@ def test_curves_have_a_picture_for_each_panel(tmp_path):
     assert "FedCMNIST" not in written[1].read_text()
 
 
+def test_a_sweep_has_a_line_for_each_rule(tmp_path):
+    reproduction = load_reproduction("confree.figure1")
+    jobs = [job for job in reproduction.jobs("quick", tmp_path) if job.config.seed == 0]
+    written = draw(reproduction, jobs, [Result({}, [{"round": 0, "accuracy": 0.5}])] * len(jobs), tmp_path)
+    text = written[1].read_text()
+    for words in ("P, FedRep", "P, FedROD", "mean", "+ ConFREE"):
+        assert f"<!-- {words} -->" in text
+    assert "P = 30 %" not in text
+
+
 def test_page_names_command_differences_and_warnings():
     found = made_up({"a": [1.0]})
     found["runs"][0]["warnings"] = ["annealing did nothing"]
@@ -294,7 +361,8 @@ def test_run_of_an_older_version_goes_on(tmp_path):
     job = Job("fedavg", fast_config(rounds=1), tmp_path / "run")
     run_batch([job], Console(quiet=True), workers=1)
     description = json.loads((job.folder / "run.json").read_text())
-    del description["config"]["guard"], description["config"]["aggregate"]["weights"]
+    del description["config"]["guard"], description["config"]["aggregate"]["weights"], description["clients"]
+    del description["config"]["cohort"]["late"], description["config"]["data"]["partition"]["limit"]
     (job.folder / "run.json").write_text(json.dumps(description))
     (result,) = run_batch([job], Console(quiet=True), workers=1)
     assert len(result.records) == 1

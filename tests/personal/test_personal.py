@@ -8,9 +8,10 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from fedpace.aggregation import ConflictFree
 from fedpace.client import works
 from fedpace.core import ConfigError, ModelError
-from fedpace.engine import Listener, Processes
+from fedpace.engine import Cohort, Listener, Processes, read_run
 from fedpace.experiments import load_config
 from fedpace.personal import Personal
 from fedpace.server import Annealing, Schedule, Stage
@@ -154,6 +155,25 @@ def test_resume_is_bitwise(runs, tmp_path, name):
     assert torch.equal(small.weights(resumed.module), small.weights(runs(name).module))
     states = [load_file(path) for path in (tmp_path / "clients").iterdir()]
     assert all(bool(tensor.isfinite().all()) for state in states for tensor in state.values())
+
+
+@every
+def test_any_rule_aggregates_what_is_shared(runs, name):
+    outcome = run(method(name), schedule=Schedule(base=Stage(rule=ConflictFree())))
+    assert outcome.records[0]["diagnostics"]["worst_mix"]
+    assert outcome.records[0]["client_accuracy"].keys() == runs(name).records[0]["client_accuracy"].keys()
+    assert not torch.equal(small.weights(outcome.module), small.weights(runs(name).module))
+
+
+@every
+def test_a_client_is_measured_before_it_joins_and_trains_afterwards(tmp_path, name):
+    outcome = run(method(name), tmp_path, cohort=Cohort(late=1, joins=2))
+    assert [record["cohort"] for record in outcome.records] == [[0, 1], [0, 1], [0, 1, 2]]
+    assert all(record["client_accuracy"].keys() == {"0", "1", "2"} for record in outcome.records)
+    never = run(method(name), cohort=Cohort(late=1))
+    assert measurements(never)[:2] == measurements(outcome)[:2]
+    assert never.records[2]["cohort"] == [0, 1]
+    assert read_run(tmp_path)["clients"] == 3
 
 
 @every

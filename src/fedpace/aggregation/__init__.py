@@ -3,7 +3,7 @@
 from fedpace.aggregation._gram import Rows, cosines, gram, pairs
 from fedpace.aggregation._gram_rule import GramRule
 from fedpace.aggregation._magnitude import MagnitudeAgreement
-from fedpace.aggregation._rule import Diagnostics, Rule, ScaledStream, Stream, rules
+from fedpace.aggregation._rule import Diagnostics, Rule, ScaledStream, Stream, Sums, rules
 from fedpace.aggregation._scaled import SignScaled
 from fedpace.aggregation._signs import SignSum, highest_below, threshold_count
 from fedpace.aggregation._thresholded import Thresholded
@@ -46,6 +46,7 @@ __all__ = [
     "SignScaled",
     "SignSum",
     "Stream",
+    "Sums",
     "Thresholded",
     "cosines",
     "gram",

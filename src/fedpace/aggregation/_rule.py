@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,17 +17,34 @@ from fedpace.core import ConfigError, Named, Registry
 Diagnostics = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Sums:
+    """Updates that were summed before anybody saw one: Σ wᵢuᵢ, the integers Σ sgn(uᵢ), N clients, and Σ wᵢ > 0."""
+
+    total: Tensor
+    signs: Tensor
+    clients: int
+    weight: float
+
+    def count(self, signs: SignSum) -> None:
+        """Add the sums of signs to others."""
+        signs.sum += self.signs
+        signs.clients += self.clients
+
+
 class Stream(ABC):
     """Takes one update at a time and ends in the aggregate. A row may be overwritten after ``add``: copy what is kept.
 
     A stream ends once, by ``finish`` or by ``split``; either fills ``diagnostics``. ``signs`` is the sign sum and
     ``rows`` are the kept updates where the rule needs them anyway, so that nobody counts signs or keeps rows twice.
     ``tensors`` tells a rule that treats tensors one by one where they lie; whoever knows sets it before the end.
+    ``beyond_sums`` says what the rule must know besides :class:`Sums`; ``None`` if it can ``absorb`` them.
     """
 
     signs: SignSum | None = None
     rows: Rows | None = None
     tensors: Sequence[slice] = ()
+    beyond_sums: str | None = "each client's own update"
 
     def __init__(self) -> None:
         self.diagnostics: Diagnostics = {}
@@ -34,6 +52,10 @@ class Stream(ABC):
     @abstractmethod
     def add(self, update: Tensor, weight: float = 1.0) -> None:
         """Take one client's update."""
+
+    def absorb(self, sums: Sums) -> None:
+        """Take many clients' updates at once, already summed."""
+        raise ConfigError(f"{type(self).__name__} needs {self.beyond_sums}, found sums")
 
     @abstractmethod
     def finish(self) -> Tensor:
@@ -113,6 +135,12 @@ class WeightedSum:
         self.clients += 1
         self.total += weight
         return weight if self.total > 0 else 1.0
+
+    def absorb(self, sums: Sums) -> None:
+        """Add what others have summed."""
+        self.sum += sums.total
+        self.total += sums.weight
+        self.clients += sums.clients
 
     def mean(self) -> Tensor:
         """Σ wᵢuᵢ / Σ wᵢ, in place; call once."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpace.aggregation._rule import Rule, ScaledStream, Stream, WeightedSum
+from fedpace.aggregation._rule import Rule, ScaledStream, Stream, Sums, WeightedSum
 from fedpace.aggregation._signs import BLOCK, SignSum, blocks
 
 Votes = Literal["uniform", "samples"]
@@ -45,6 +45,7 @@ class SignScaledStream(ScaledStream):
         self.signs = SignSum(size, clients)
         # In double precision sums of sample counts are exact.
         self._votes = WeightedSum(size, torch.float64) if votes == "samples" else None
+        self.beyond_sums = None if self._votes is None else "signs that are weighted by samples"
 
     def add(self, update: Tensor, weight: float = 1.0) -> None:
         """Take one client's update."""
@@ -53,6 +54,11 @@ class SignScaledStream(ScaledStream):
             self._sum.sum[part].add_(update[part], alpha=share)
         if self._votes is not None:
             self._votes.add(torch.sign(update), weight)
+
+    def absorb(self, sums: Sums) -> None:
+        """Take updates and signs that were summed elsewhere."""
+        self._sum.absorb(sums)
+        sums.count(self.signs)
 
     def split(self) -> tuple[Tensor, Tensor]:
         """The mean and its factors."""

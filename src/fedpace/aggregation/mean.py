@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedpace.aggregation._rule import Rule, Stream, WeightedSum, rules
+from fedpace.aggregation._rule import Rule, Stream, Sums, WeightedSum, rules
 
 
 @rules.register("mean")
@@ -24,12 +24,17 @@ class Mean(Rule):
 
 
 class _MeanStream(Stream):
+    beyond_sums = None
+
     def __init__(self, size: int, dtype: torch.dtype) -> None:
         super().__init__()
         self._sum = WeightedSum(size, dtype)
 
     def add(self, update: Tensor, weight: float = 1.0) -> None:
         self._sum.add(update, weight)
+
+    def absorb(self, sums: Sums) -> None:
+        self._sum.absorb(sums)
 
     def finish(self) -> Tensor:
         return self._sum.mean()

@@ -4,6 +4,7 @@ from fedpace.analysis._style import save
 from fedpace.analysis._tables import Side, TextTable
 from fedpace.analysis.agreement import agreement_by_layer, chance_agreement, mean_agreement
 from fedpace.analysis.comparison import Comparison, ComparisonRow
+from fedpace.analysis.fairness import Fairness, fairness, late_accuracy
 from fedpace.analysis.figures import accuracy_and_similarity, accuracy_and_similarity_of, accuracy_curves, seed_points
 from fedpace.analysis.history import (
     Record,
@@ -23,6 +24,7 @@ from fedpace.analysis.sweeps import SweepPoint, sweep_figure
 __all__ = [
     "Comparison",
     "ComparisonRow",
+    "Fairness",
     "Interval",
     "MembershipAttack",
     "Record",
@@ -40,6 +42,8 @@ __all__ = [
     "chance_agreement",
     "client_accuracy_curve",
     "equal_number",
+    "fairness",
+    "late_accuracy",
     "mean_agreement",
     "membership_attack",
     "paired_interval",

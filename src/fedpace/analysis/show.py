@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from fedpace.analysis.fairness import fairness, last_measured, late_accuracy
 from fedpace.analysis.history import Record, accuracy_curve, stage_windows
 from fedpace.analysis.summary import Summary, summarise
 
@@ -24,7 +25,7 @@ def run_overview(run: Mapping[str, Any], records: Sequence[Record]) -> Renderabl
     summary = summarise(records)
     sections = {
         "Settings": _settings(run),
-        "Accuracy": _accuracy(summary, records),
+        "Accuracy": [*_accuracy(summary, records), *_over_clients(run, records)],
         "Stages": [(w.stage, f"rounds {_window(w.first, w.last)}") for w in stage_windows(records)],
         "Conflict": _conflict(summary, records),
         "Dropped clients": dropped_clients(records),
@@ -76,6 +77,16 @@ def _accuracy(summary: Summary, records: Sequence[Record]) -> Rows:
         ("area under curve", f"{summary.auc:.4f}"),
         ("by round", f"{sparkline(values)}  {min(values):.1%} to {max(values):.1%}"),
     ]
+
+
+def _over_clients(run: Mapping[str, Any], records: Sequence[Record]) -> Rows:
+    """How evenly clients fare, where they are measured on tests of their own."""
+    last = last_measured(records)
+    if last.get("client_accuracy_on") != "test" or len(last["client_accuracy"]) < 2:
+        return []
+    found, late = fairness(records), late_accuracy(run, records)
+    even = f"{found.mean:.2%} on average, spread {found.spread:.2%}, worst decile {found.worst_decile:.2%}"
+    return [("over clients", even)] + ([] if isnan(late) else [("late clients", f"{late:.2%}")])
 
 
 def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:

@@ -11,16 +11,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedpace.analysis._style import PALETTE, accuracy_above_similarity, finish, heading, note
+from fedpace.analysis._style import accuracy_above_similarity, finish, heading, line_style, note
 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One run of a sweep: the value it tried, its accuracy and its mean pairwise cosine (NaN: not measured)."""
+    """One run of a sweep: the value it tried, its accuracy and its mean pairwise cosine (NaN: not measured).
+
+    Points of one ``line`` are joined.
+    """
 
     value: float
     accuracy: float
     similarity: float
+    line: str = "mean"
 
 
 def sweep_figure(
@@ -28,30 +32,35 @@ def sweep_figure(
 ) -> Figure:
     """Accuracy above, mean pairwise cosine below, with a column for each swept parameter (FedPACE, Fig. 6).
 
-    A faint dot is one run, the line joins the means of the runs at each value. Values are evenly spaced, in order.
+    A faint dot is one run, the line joins the means of the runs at each value. Values are evenly spaced, in order. If
+    there are several lines, a legend names them.
     """
+    lines = list(dict.fromkeys(point.line for points in panels.values() for point in points))
     tried = [sorted({point.value for point in points}) for points in panels.values()]
     labels = [[f"{value:g}" for value in values] for values in tried]
     # Every tick has room for the longest label and a space, at a tenth of an inch per letter.
     letters = [len(names) * (max(map(len, names), default=0) + 1) for names in labels] + [len(name) for name in panels]
-    figure, columns = accuracy_above_similarity(
-        len(panels), width=1 + len(panels) * max(2.6, 0.1 * max(letters, default=0))
-    )
+    width = 1 + len(panels) * max(2.6, 0.1 * max(letters, default=0))
+    figure, columns = accuracy_above_similarity(len(panels), max(width, 0.12 * len(title or "")))
     for (upper, lower), (name, points), values, names in zip(columns, panels.items(), tried, labels, strict=True):
-        _plot(upper, [(values.index(p.value), p.accuracy) for p in points], PALETTE[0])
-        _plot(lower, [(values.index(p.value), p.similarity) for p in points], PALETTE[1])
+        for number, line in enumerate(lines):
+            own = [(values.index(p.value), p) for p in points if p.line == line]
+            _plot(upper, [(x, p.accuracy) for x, p in own], line_style(number)[0], line)
+            _plot(lower, [(x, p.similarity) for x, p in own], line_style(number if len(lines) > 1 else 1)[0], line)
         lower.set_xticks(range(len(names)), names)
         lower.set_xlim(-0.5, max(len(names), 1) - 0.5)
         lower.set_xlabel(name)
-    if any(len(points) > len(values) for points, values in zip(panels.values(), tried, strict=True)):
+    if any(len({(p.line, p.value) for p in points}) < len(points) for points in panels.values()):
         note(columns[0][0], "faint dot: one seed, line: mean")
+    if len(lines) > 1:
+        columns[0][0].legend(frameon=False, fontsize=8.5)
     heading(figure, title)
     return finish(figure, path)
 
 
-def _plot(axes: Axes, points: Sequence[tuple[int, float]], colour: str) -> None:
+def _plot(axes: Axes, points: Sequence[tuple[int, float]], colour: str, label: str) -> None:
     drawn = np.array([(x, y) for x, y in points if not isnan(y)]).reshape(-1, 2)
     tried = np.unique(drawn[:, 0])
     means = [drawn[drawn[:, 0] == x, 1].mean() for x in tried]
     axes.plot(*drawn.T, "o", color=colour, alpha=0.3, markersize=6, markeredgewidth=0, label="_seeds")
-    axes.plot(tried, means, "o-", color=colour, linewidth=2, markersize=4, label="mean")
+    axes.plot(tried, means, "o-", color=colour, linewidth=2, markersize=4, label=label)

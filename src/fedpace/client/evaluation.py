@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -24,13 +26,17 @@ class Evaluation(ClientWork):
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Count correct answers in evaluation mode."""
         context.model.load(vector, context.buffers)
-        module = context.model.module.eval()
-        correct, loss = 0, 0.0
         positions = torch.arange(len(shard))[self.start : self.stop : self.step]
-        with torch.inference_mode():
-            for chunk in positions.split(BATCH):  # type: ignore[no-untyped-call]
-                inputs, labels = shard.batch(chunk)
-                outputs = module(inputs)
-                correct += int((outputs.argmax(1) == labels).sum())
-                loss += float(F.cross_entropy(outputs, labels, reduction="sum"))
-        return Update(context.client, None, len(positions), {"correct": correct, "loss": loss})
+        return answered(context.model.module.eval(), shard, positions, context.client)
+
+
+def answered(predict: Callable[[Tensor], Tensor], shard: Shard, positions: Tensor, client: int) -> Update:
+    """Correct answers and summed loss of what ``predict`` says, from inputs to scores, about some examples."""
+    correct, loss = 0, 0.0
+    with torch.inference_mode():
+        for chunk in positions.split(BATCH):  # type: ignore[no-untyped-call]
+            inputs, labels = shard.batch(chunk)
+            scores = predict(inputs)
+            correct += int((scores.argmax(1) == labels).sum())
+            loss += float(F.cross_entropy(scores, labels, reduction="sum"))
+    return Update(client, None, len(positions), {"correct": correct, "loss": loss})

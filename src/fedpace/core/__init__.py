@@ -16,6 +16,7 @@ from fedpace.core.layout import Layout
 from fedpace.core.perturbation import Perturbation, Scaling, scalings
 from fedpace.core.seeds import derive, numpy_stream, torch_stream
 from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
+from fedpace.core.sketch import sketch
 from fedpace.core.update import Tensors, Update
 
 __all__ = [
@@ -45,5 +46,6 @@ __all__ = [
     "numpy_stream",
     "parse",
     "scalings",
+    "sketch",
     "torch_stream",
 ]

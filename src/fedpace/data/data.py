@@ -58,9 +58,9 @@ class Data:
         """Deal the examples to clients; the same seed gives the same split.
 
         ``partition`` is a registered name with its ``parameters``, a table with ``name``, or a partition. With the
-        parameter ``test_share``, which all of them take, each client has a test set of its own. ``shift`` (a name, a
-        table or a shift) lets each client see its examples differently; tests of a client see them as the client does,
-        and the global test set as no client does.
+        parameter ``test_share``, which all of them take, each client has a test set of its own; with ``limit`` no more
+        than so many examples are dealt. ``shift`` (a name, a table or a shift) lets each client see its examples
+        differently; tests of a client see them as the client does, and the global test set as no client does.
 
         >>> from fedpace.data import load
         >>> load("digits").partition("shards", clients=5, classes_per_client=2)
@@ -82,6 +82,8 @@ class Data:
         name = f"{self.name}/{partition.registered_name()}"
         merged = partition.pool == "all" or partition.test_share > 0
         pool, test = (self._merged, None) if merged else self._split
+        if partition.limit is not None and partition.limit < len(pool):
+            pool = pool.take(np.sort(rng.choice(len(pool), partition.limit, replace=False)))
         dealt = partition.assign(pool, rng)
         names = dealt.names or tuple(map(str, range(len(dealt.train))))
         if not partition.test_share:

@@ -2,14 +2,16 @@
 
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.events import Listener, Record
-from fedpace.engine.executors import Executor, Processes, Serial, executors
+from fedpace.engine.executors import Execution, Executor, Processes, Serial, cores, executors
 from fedpace.engine.folder import IRRELEVANT, RunFolder, read_rounds, read_run
 from fedpace.engine.measuring import Measuring
-from fedpace.engine.training import Outcome, Plan, Training, train
+from fedpace.engine.training import Outcome, Plan, Training, one_thread, train
+from fedpace.engine.worker import Task, Worker
 
 __all__ = [
     "IRRELEVANT",
     "Cohort",
+    "Execution",
     "Executor",
     "Listener",
     "Measuring",
@@ -19,8 +21,12 @@ __all__ = [
     "Record",
     "RunFolder",
     "Serial",
+    "Task",
     "Training",
+    "Worker",
+    "cores",
     "executors",
+    "one_thread",
     "read_rounds",
     "read_run",
     "train",

@@ -12,12 +12,17 @@ from fedpace.core import ConfigError, Settings, numpy_stream
 class Cohort(Settings):
     """All clients, a ``fraction`` of them, or a fixed ``number``, drawn anew in every round.
 
+    The last ``late`` clients are drawn from the round ``joins`` on, or never: fractions and numbers are of the others
+    until then. Personalised methods measure them all along, others with ``measuring.clients = "all"``.
+
     >>> Cohort(number=2).sample(5, seed=0, round=3) == Cohort(number=2).sample(5, seed=0, round=3)
     True
     """
 
     fraction: float | None = Field(None, gt=0, le=1)
     number: int | None = Field(None, ge=1)
+    late: int = Field(0, ge=0)
+    joins: int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Cohort:
@@ -25,16 +30,29 @@ class Cohort(Settings):
             raise ValueError("give a fraction or a number of clients, not both")
         return self
 
-    def size(self, clients: int) -> int:
+    @model_validator(mode="after")
+    def _late_ones_join(self) -> Cohort:
+        if self.joins is not None and not self.late:
+            raise ValueError("joins is the round of the late clients: expected late above 0 beside it")
+        return self
+
+    def size(self, clients: int, round: int = 0) -> int:
         """Number of participants."""
-        if self.number is not None and self.number > clients:
-            raise ConfigError(f"cohort.number: {self.number} clients are to be sampled, but there are only {clients}")
-        return self.number or ceil((self.fraction or 1.0) * clients - 1e-9)
+        there = self._there(clients, round)
+        if self.number is not None and self.number > there:
+            raise ConfigError(f"cohort.number: {self.number} clients are to be sampled, but there are only {there}")
+        return self.number or ceil((self.fraction or 1.0) * there - 1e-9)
 
     def sample(self, clients: int, *, seed: int, round: int) -> list[int]:
         """The participants of a round, in ascending order."""
-        size = self.size(clients)
-        if size == clients:
-            return list(range(clients))
-        drawn = numpy_stream(seed, "cohort", round).choice(clients, size, replace=False)
+        size, there = self.size(clients, round), self._there(clients, round)
+        if size == there:
+            return list(range(there))
+        drawn = numpy_stream(seed, "cohort", round).choice(there, size, replace=False)
         return sorted(int(client) for client in drawn)
+
+    def _there(self, clients: int, round: int) -> int:
+        """How many clients may be sampled, the first ones."""
+        if self.late >= clients:
+            raise ConfigError(f"cohort.late: expected fewer than all {clients} clients, found {self.late}")
+        return clients if self.joins is not None and round >= self.joins else clients - self.late

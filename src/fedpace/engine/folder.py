@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 from safetensors.torch import save_file
 from torch import Tensor
@@ -35,6 +41,24 @@ class RunFolder:
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoint")
         self.states = ClientStates(path / "clients")
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Within this context no other process may work on this run: two would spoil it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise RunFolderError(f"{self.path}: cannot be written ({error.strerror})") from None
+        with lock:
+            if fcntl is not None:
+                try:
+                    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock's, workers do not inherit it
+                except BlockingIOError:
+                    raise RunFolderError(f"{self.path}: another process is at work on this run") from None
+                except OSError:  # a file system that knows no locks
+                    pass
+            yield
 
     def create(self, description: dict[str, Any]) -> None:
         """Begin a new run; a folder that holds one already is refused."""

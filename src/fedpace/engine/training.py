@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -25,7 +25,7 @@ from fedpace.engine.folder import RunFolder, Upgrade
 from fedpace.engine.measuring import Measuring, collect
 from fedpace.engine.states import ClientStates
 from fedpace.engine.worker import Task
-from fedpace.server import BufferPolicy, Guard, Schedule, Server, Stage, traffic
+from fedpace.server import BufferPolicy, ExchangeReport, Guard, Schedule, Server, Stage, traffic
 from fedpace.server.annealing import Path as ProbePath
 
 
@@ -103,20 +103,23 @@ class Training:
             half=plan.local.server_half(layout, len(federation)),
             ruled=plan.local.ruled(layout),
         )
+        if execution.secure:
+            self.server.check_sums(self.cohort_size)
         self._states = ClientStates()
         self._first_state = plan.local.first_state(self._model)
 
     def run(self, folder: RunFolder | None, *, resume: bool) -> Outcome:
         """All rounds that are not done yet."""
-        records = self._open(folder, resume=resume)
-        for listener in self._listeners:
-            listener.started(self.plan.config, self.plan.rounds, len(records))
-        try:
-            return self._rounds(folder, records)
-        except BaseException:
+        with nullcontext() if folder is None else folder.claimed():
+            records = self._open(folder, resume=resume)
             for listener in self._listeners:
-                listener.failed()
-            raise
+                listener.started(self.plan.config, self.plan.rounds, len(records))
+            try:
+                return self._rounds(folder, records)
+            except BaseException:
+                for listener in self._listeners:
+                    listener.failed()
+                raise
 
     def _rounds(self, folder: RunFolder | None, records: list[Record]) -> Outcome:
         for message in self.warnings:
@@ -158,12 +161,11 @@ class Training:
             start = perf_counter()
             extras = self.server.extras(exchange)
             tasks = self._tasks(exchange, round, cohort, number)
-            timed = _Timed(self._execution.run(tasks, *self._model_now, extras))
-            report = self.server.exchange(exchange, timed, len(cohort), partial(self._keep, round))
+            report, waited = self._exchange(exchange, tasks, extras, partial(self._keep, round))
             extra_up += report.extras
             extra_down += sum(sum(map(Tensor.numel, (extras | task.extras).values())) for task in tasks)
-            seconds["local"] += timed.seconds
-            seconds["aggregate"] += perf_counter() - start - timed.seconds
+            seconds["local"] += waited
+            seconds["aggregate"] += perf_counter() - start - waited
             if report.failed == len(
                 cohort
             ):  # one client's failure is its own; if all fail, the model or data is at fault
@@ -172,6 +174,8 @@ class Training:
             record["dropped"] += report.dropped
             record |= {"agreement": report.agreement, "diagnostics": report.diagnostics}
             record |= {"similarity": report.similarity, "train_loss": report.train_loss}
+            if report.clipped is not None:
+                record |= {"secure": True, "clipped": record.get("clipped", 0) + report.clipped}
         if record["similarity"] is None and search is not None:
             record["similarity"] = {"kind": "probe", "mean": search.probe_mean, "min": search.probe_min}
         record["pruned"] = self.server.pruned
@@ -187,6 +191,18 @@ class Training:
     @property
     def _model_now(self) -> tuple[Tensor, Buffers]:
         return self.server.vector, self.server.buffers
+
+    def _exchange(
+        self, stage: Stage, tasks: Sequence[Task], extras: Tensors, keep: Callable[[Update], None]
+    ) -> tuple[ExchangeReport, float]:
+        """Let clients work and the server step; also the seconds spent waiting for clients."""
+        if not self._execution.secure:
+            timed = _Timed(self._execution.run(tasks, *self._model_now, extras))
+            return self.server.exchange(stage, timed, len(tasks), keep), timed.seconds
+        start = perf_counter()
+        collected = self._execution.sums(tasks, *self._model_now, extras, self.server.weighing(stage))
+        waited = perf_counter() - start
+        return self.server.exchange_sums(stage, collected, len(tasks), keep), waited
 
     def _tasks(self, stage: Stage, round: int, cohort: Sequence[int], number: int) -> list[Task]:
         work = self.plan.local if stage.sends == "update" else self.plan.gradient
@@ -220,23 +236,25 @@ class Training:
         self, stage: Stage, round: int, cohort: Sequence[int], paths: Sequence[ProbePath]
     ) -> Iterator[list[Update]]:
         """Ask the cohort for its gradients at every path's point, on the same batch per client."""
-        assert stage.search is not None  # the server asks only then
+        search = stage.search
+        assert search is not None  # the server asks only then
         tasks = [
             Task(
                 client,
-                Probe(perturbation=stage.search.perturbation, path=path, batch=stage.search.batch),
+                Probe(perturbation=search.perturbation, path=path, batch=search.batch, sketch=search.sketch),
                 self._seed("probe", round, client),
                 state=self._state(client),
             )
             for path in paths
             for client in cohort
         ]
-        answers = self._execution.run(tasks, *self._model_now)
+        answers = map(Probe.opened, self._execution.run(tasks, *self._model_now))
+        size = search.sketch or self.server.layout.size
         for _ in paths:
-            yield [self._kept(update) for update in islice(answers, len(cohort)) if self._usable(update)]
+            yield [self._kept(update) for update in islice(answers, len(cohort)) if self._usable(update, size)]
 
-    def _usable(self, update: Update) -> bool:
-        return self.server.guard.reason_to_drop(update, self.server.layout.size) is None
+    def _usable(self, update: Update, size: int) -> bool:
+        return self.server.guard.reason_to_drop(update, size) is None
 
     @staticmethod
     def _kept(update: Update) -> Update:
@@ -282,6 +300,7 @@ class Training:
         self._states = folder.states
         description = {"config": self.plan.config, "seed": self.plan.seed, "warnings": self.warnings}
         description |= {"parameters": self.server.layout.size, "data": self.federation.fingerprint()}
+        description["clients"] = len(self.federation)
         if not (resume and (folder.path / "run.json").exists()):
             folder.create(description)
             return []

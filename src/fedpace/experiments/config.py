@@ -192,6 +192,8 @@ class RunConfig(Settings):
             return round * rounds // self.rounds
 
         changes: dict[str, Any] = {"rounds": rounds}
+        if self.cohort.joins is not None:
+            changes["cohort"] = self.cohort.model_copy(update={"joins": max(moved(self.cohort.joins), 1)})
         for name in ("anneal", "dampen", "prune"):
             stage = getattr(self, name)
             if stage is not None:

@@ -28,6 +28,9 @@ _TITLES = {
     "similarity": "Mean pairwise cosine of what clients send",
     "participating": "Last round: accuracy on the clients that took part (%)",
     "non_participating": "Last round: accuracy on the other clients (%)",
+    "spread": "Last round: standard deviation of the clients' accuracies (points)",
+    "worst_decile": "Last round: mean accuracy of the worst tenth of the clients (%)",
+    "late": "Last round: mean accuracy of the clients that join late or never (%)",
     "below_tau": "Coordinates whose agreement is below 0.4, mean over rounds (%)",
     "attack": "Accuracy of the membership attack (%)",
 }

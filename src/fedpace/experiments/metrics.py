@@ -9,7 +9,8 @@ import numpy as np
 from rich.console import Console
 
 from fedpace.aggregation import highest_below
-from fedpace.analysis import Record
+from fedpace.analysis import Record, fairness, late_accuracy
+from fedpace.engine import read_run
 from fedpace.experiments.attack import attack_membership
 from fedpace.experiments.reproduction import Metric
 from fedpace.experiments.run import Result
@@ -52,6 +53,19 @@ def _non_participating(result: Result) -> float:
     )
 
 
+def _spread(result: Result) -> float:
+    return fairness(result.records).spread
+
+
+def _worst_decile(result: Result) -> float:
+    return fairness(result.records).worst_decile
+
+
+def _late(result: Result) -> float:
+    assert result.folder is not None  # reproductions run in folders
+    return late_accuracy(read_run(result.folder), result.records)
+
+
 def _attack(result: Result) -> float:
     assert result.folder is not None  # reproductions run in folders
     return attack_membership(result.folder, console=Console(quiet=True)).attack.accuracy
@@ -64,6 +78,9 @@ def _mean(values: Collection[float]) -> float:
 _SPECIAL: dict[Metric, Callable[[Result], float]] = {
     "participating": _participating,
     "non_participating": _non_participating,
+    "spread": _spread,
+    "worst_decile": _worst_decile,
+    "late": _late,
     "below_tau": _below_tau,
     "attack": _attack,
 }

@@ -22,7 +22,18 @@ _FOLDER = files("fedpace.experiments") / "reproductions"
 
 ScaleName = Literal["smoke", "quick", "full"]
 Metric = Literal[
-    "final", "best", "last10", "auc", "similarity", "participating", "non_participating", "below_tau", "attack"
+    "final",
+    "best",
+    "last10",
+    "auc",
+    "similarity",
+    "participating",
+    "non_participating",
+    "spread",
+    "worst_decile",
+    "late",
+    "below_tau",
+    "attack",
 ]
 Picture = Literal[
     "curves",

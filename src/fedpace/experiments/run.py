@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from io import StringIO
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import nn
 
 from fedpace.analysis import Summary, accuracy_and_similarity, run_overview, summarise
 from fedpace.data import Data, Federation, load
-from fedpace.engine import Listener, Record, read_rounds, read_run, train
+from fedpace.engine import Executor, Listener, Record, read_rounds, read_run, train
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.tracking import trackers
 from fedpace.models import Model as Model
@@ -75,12 +75,14 @@ def execute(
     out: Path | None = None,
     resume: bool = False,
     listeners: Sequence[Listener] = (),
+    executor: Executor | None = None,
 ) -> Result:
-    """Run a config. ``data`` and ``model`` replace what it names; ``out`` is the run folder."""
+    """Run a config. ``data``, ``model`` and ``executor`` replace what it names; ``out`` is the run folder."""
     federation = federate(config, data)
-    module = build(model if model is not None else config.model, federation.shape, len(federation.classes), config.seed)
+    module = initial_model(config, federation, model)
     heard = [*listeners, *trackers(config.track, out)]
-    outcome = train(module, federation, config.plan(), folder=out, resume=resume, listeners=heard)
+    plan = config.plan() if executor is None else replace(config.plan(), executor=executor)
+    outcome = train(module, federation, plan, folder=out, resume=resume, listeners=heard)
     return Result(config.model_dump(mode="json"), outcome.records, outcome.warnings, out, outcome.module)
 
 
@@ -90,6 +92,12 @@ def federate(config: RunConfig, data: Data | Federation | None = None) -> Federa
         return data
     data = data or _load(config.data.source, config.data.size, tuple(config.data.options.items()))
     return data.partition(config.data.partition, shift=config.data.shift, seed=config.seed)
+
+
+def initial_model(config: RunConfig, federation: Federation, model: Model | None = None) -> nn.Module:
+    """The model of a run (or ``model``) as it is before the first round."""
+    chosen = model if model is not None else config.model
+    return build(chosen, federation.shape, len(federation.classes), config.seed)
 
 
 @lru_cache(maxsize=2)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Annotated
 
 import torch
+from pydantic import SerializeAsAny
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from fedpace.client import ClientWork, Context, LocalSGD
-from fedpace.client.evaluation import BATCH
-from fedpace.core import FlatModule, Layout, ModelError, Tensors, Update
+from fedpace.client import ClientWork, Context, LocalSGD, works
+from fedpace.client.evaluation import answered
+from fedpace.core import FlatModule, Layout, ModelError, Tensors, Update, by_name
 from fedpace.data import Shard
 from fedpace.models import head_names
 
@@ -97,16 +98,8 @@ def _with_whole_pace(context: Context) -> Context:
 class PersonalEvaluation(ClientWork):
     """Correct answers and summed loss of a client's own model. Sends no vector."""
 
-    method: Personal
+    method: SerializeAsAny[Annotated[Personal, by_name(works)]]
 
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Count correct answers."""
-        predict = self.method.predictor(vector, context)
-        correct, loss = 0, 0.0
-        with torch.inference_mode():
-            for chunk in torch.arange(len(shard)).split(BATCH):  # type: ignore[no-untyped-call]
-                inputs, labels = shard.batch(chunk)
-                scores = predict(inputs)
-                correct += int((scores.argmax(1) == labels).sum())
-                loss += float(F.cross_entropy(scores, labels, reduction="sum"))
-        return Update(context.client, None, len(shard), {"correct": correct, "loss": loss})
+        return answered(self.method.predictor(vector, context), shard, torch.arange(len(shard)), context.client)

@@ -15,14 +15,17 @@ from fedpace.server.pace import Pace, ShuffledPace, paces
 from fedpace.server.pruning import Pruner, Pruning
 from fedpace.server.schedule import AnyOptimizer, AnyPace, AnyRule, Schedule, Stage
 from fedpace.server.server import ExchangeReport, Server
+from fedpace.server.sums import FEWEST, Collected, Weighing
 from fedpace.server.traffic import traffic
 
 __all__ = [
+    "FEWEST",
     "Annealing",
     "AnyOptimizer",
     "AnyPace",
     "AnyRule",
     "BufferPolicy",
+    "Collected",
     "ExchangeReport",
     "Guard",
     "Pace",
@@ -37,6 +40,7 @@ __all__ = [
     "ServerYogi",
     "ShuffledPace",
     "Stage",
+    "Weighing",
     "optimizers",
     "paces",
     "traffic",

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedpace.aggregation import Rows, SignSum, cosines, pairs
+from fedpace.aggregation import Rows, SignSum, Sums, cosines, pairs
 from fedpace.core import Layout
 
 
@@ -40,6 +40,11 @@ class Monitor:
             self.signs.add(update)
         if self._keeps_rows and self._rows.clients < self._pairwise:
             self._rows.add(update)
+
+    def absorb(self, sums: Sums) -> None:
+        """Take the signs of updates that were summed elsewhere, of which no pair can be compared."""
+        if self._counts_signs:
+            sums.count(self.signs)
 
     def similarity(self) -> dict[str, Any] | None:
         """Pairwise cosines of the clients, and of which kind of vector; ``None`` without a pair."""

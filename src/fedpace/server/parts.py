@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedpace.aggregation import Diagnostics, Mean, Rows, Rule, SignSum
+from fedpace.aggregation import Diagnostics, Mean, Rows, Rule, SignSum, Sums
 from fedpace.core import Layout
 
 
@@ -42,6 +42,10 @@ class Parts:
         self._stream.add(self._layout.take(vector, self._ruled), weight)
         if self._rest.names:
             self._mean.add(self._layout.take(vector, self._rest), examples)
+
+    def absorb(self, sums: Sums) -> None:
+        """Take updates that were summed elsewhere, where everything is ruled."""
+        self._stream.absorb(sums)
 
     def finish(self) -> Tensor:
         """The aggregate."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation import MagnitudeAgreement
-from fedpace.core import Buffers, Layout, ServerHalf, Tensors, Update
+from fedpace.core import Buffers, ConfigError, Layout, ServerHalf, Tensors, Update
 from fedpace.server.annealing import Probe, SearchReport
 from fedpace.server.buffers import BufferPolicy, BufferStream
 from fedpace.server.guard import Guard
@@ -19,6 +19,7 @@ from fedpace.server.monitor import Monitor
 from fedpace.server.parts import Parts
 from fedpace.server.pruning import Pruner
 from fedpace.server.schedule import Schedule, Stage
+from fedpace.server.sums import FEWEST, Collected, Weighing, beyond_sums
 
 log = logging.getLogger("fedpace")
 
@@ -31,7 +32,8 @@ def _ignore(update: Update) -> None:
 class ExchangeReport:
     """What one exchange with the clients showed.
 
-    ``failed`` of the dropped clients did not answer at all; ``extras`` numbers came along with the updates.
+    ``failed`` of the dropped clients did not answer at all; ``extras`` numbers came along with the updates; where these
+    were summed in secret, ``clipped`` of their values lay outside the range of the sums.
     """
 
     clients: int = 0
@@ -42,6 +44,7 @@ class ExchangeReport:
     agreement: dict[str, Any] | None = None
     diagnostics: dict[str, Any] = field(default_factory=dict)
     train_loss: float | None = None
+    clipped: int | None = None
 
 
 class Server:
@@ -111,9 +114,7 @@ class Server:
         for update in updates:
             reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers, half)
             if reason is not None or update.vector is None:
-                log.warning("client %s dropped: %s", update.client, reason)
-                report.failed += update.failure is not None
-                report.dropped.append({"client": update.client, "reason": reason})
+                self._drop(update, reason, report)
                 continue
             accepted(update)
             if half is not None:
@@ -135,14 +136,87 @@ class Server:
         if half is not None:
             half.finish()
         report.train_loss = sum(losses) / len(losses)
-        aggregate, mask = stream.split() if stage.mask_at == "post" else (stream.finish(), None)
-        self._step(stage, aggregate, mask, monitor, touched)
         if stage.pace is not None and agreement is not None:
             self._agreement = stage.pace.remember(self._agreement, agreement.finish()[1])
+        self._conclude(stage, stream, monitor, touched, buffers, report)
+        return report
+
+    def exchange_sums(
+        self, stage: Stage, collected: Collected, clients: int, accepted: Callable[[Update], None] = _ignore
+    ) -> ExchangeReport:
+        """Take one step from the sums of at most ``clients`` updates, none of which the server has seen.
+
+        What no client moved is told from its sums: both are zero. (So they are where updates cancel out exactly.)
+        """
+        report = ExchangeReport(train_loss=collected.train_loss, clipped=collected.clipped, extras=collected.numbers)
+        for update in collected.clients:
+            if update.failure is not None:
+                self._drop(update, update.failure, report)
+        sums = collected.sums
+        if sums is None:
+            log.warning("%s: the model stays as it is", collected.ended)
+            return report
+        for update in collected.clients:
+            if update.failure is None:
+                accepted(update)
+        report.clients = sums.clients
+        stream = Parts(stage.rule, self.layout, self.ruled, clients)
+        monitor = Monitor(self.layout, clients, stage.sends, stream.signs, pairwise=0)
+        buffers = BufferStream(self.buffer_policy)
+        stream.absorb(sums)
+        monitor.absorb(sums)
+        buffers.add(collected.buffers, 1)
+        touched = (sums.signs != 0) | (sums.total != 0) if stage.counts else None
+        self._conclude(stage, stream, monitor, touched, buffers, report)
+        return report
+
+    def weighing(self, stage: Stage) -> Weighing:
+        """How clients are to weigh what they add to the sums of an exchange."""
+        averaged = stage.sends == "update" and self.buffer_policy in ("weighted_mean", "mean")
+        if not averaged or not len(self.buffers.floats):
+            return Weighing(stage.weights)
+        return Weighing(stage.weights, "samples" if self.buffer_policy == "weighted_mean" else "uniform")
+
+    def check_sums(self, clients: int) -> None:
+        """Refuse a run for which sums over ``clients`` clients are too little to see, or too much."""
+        if clients < FEWEST:
+            raise ConfigError(f"secure aggregation: expected at least {FEWEST} clients in a round, found {clients}")
+        for stage in (self.schedule.base, *self.schedule.stages):
+            for reason in filter(None, map(beyond_sums, stage.exchanges())):
+                raise ConfigError(f"secure aggregation, stage '{stage.name}': {reason}")
+        if self.half is not None:
+            raise ConfigError("secure aggregation: the server's half of this client work learns from each update alone")
+        if self.ruled.size != self.layout.size:
+            raise ConfigError("secure aggregation: expected one weighting of the whole model, found a part by samples")
+        if self.buffer_policy == "first":
+            raise ConfigError("secure aggregation: buffers = 'first' are one client's own; expected 'weighted_mean'")
+        if self.guard.nonfinite != "drop_client":
+            raise ConfigError(
+                "secure aggregation: clients that are not finite leave the round by themselves; expected nonfinite = "
+                f"'drop_client', found '{self.guard.nonfinite}'"
+            )
+
+    @staticmethod
+    def _drop(update: Update, reason: str | None, report: ExchangeReport) -> None:
+        log.warning("client %s dropped: %s", update.client, reason)
+        report.failed += update.failure is not None
+        report.dropped.append({"client": update.client, "reason": reason})
+
+    def _conclude(
+        self,
+        stage: Stage,
+        stream: Parts,
+        monitor: Monitor,
+        touched: Tensor | None,
+        buffers: BufferStream,
+        report: ExchangeReport,
+    ) -> None:
+        """Step, now that everything has been added, and say what was seen."""
+        aggregate, mask = stream.split() if stage.mask_at == "post" else (stream.finish(), None)
+        self._step(stage, aggregate, mask, monitor, touched)
         buffers.finish(self.buffers)
         report.similarity, report.agreement = monitor.similarity(), monitor.agreement()
         report.diagnostics = stream.diagnostics
-        return report
 
     def _step(
         self, stage: Stage, update: Tensor, mask: Tensor | None, monitor: Monitor, touched: Tensor | None

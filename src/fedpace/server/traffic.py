@@ -14,7 +14,7 @@ def traffic(stage: Stage, layout: Layout, buffers: Buffers, policy: BufferPolicy
     up = down = 0
     if stage.search is not None and stage.search.k:
         points = stage.search.k + 1
-        up += points * (model + 1)  # a gradient and a loss at θ and at each candidate
+        up += points * ((stage.search.sketch or model) + 1)  # a gradient and a loss at θ and at each candidate
         down += model + statistics + 2 * stage.search.k  # candidates travel as seeds of 8 bytes
     for exchange in stage.exchanges():
         if exchange is stage and stage.ends_with_search:

@@ -35,11 +35,14 @@ class Partition(Named, ABC):
     ``test_share`` above 0, which every partition takes (personalised methods need it): the pool is then "all", and of
     each client's examples a random share, rounded up, is set apart. If nothing is held out, the global test set is the
     tests of all clients together: what one model for all and a model for each are measured on alike.
+
+    ``limit`` is the largest number of examples of the pool that are used, drawn at random; the others are nobody's.
     """
 
     pool: ClassVar[Literal["train", "all"]] = "train"
 
     test_share: Share = 0.0
+    limit: int | None = Field(None, ge=1)
 
     @abstractmethod
     def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:

@@ -13,19 +13,29 @@ from torch import Tensor, nn
 from fedpace.core import Buffers, Layout, Named, Registry, Update
 from fedpace.data import Federation
 from fedpace.engine.worker import Task
+from fedpace.server import Collected, Weighing
 
 
 class Execution(ABC):
     """Workers that are up. Answers come in the order of the tasks, whoever finishes first.
 
-    An answer's tensors are overwritten when the next answer is asked for.
+    An answer's tensors are overwritten when the next answer is asked for. Where updates are ``secure``, nobody sees
+    one: what clients train is asked for by ``sums``.
     """
+
+    secure: bool = False
 
     @abstractmethod
     def run(
         self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
     ) -> Iterator[Update]:
         """Do all tasks from the same vector and buffers, with the same extras. Consume the iterator to its end."""
+
+    def sums(
+        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor], weighing: Weighing
+    ) -> Collected:
+        """Do one task per client, and sum what they answer before anybody sees it."""
+        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, SerializeAsAny
+from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor
 
 from fedpace.core import Layout, Perturbation, Settings, Update, by_name, derive
@@ -69,6 +69,7 @@ class Annealing(Settings):
     Composed of a perturbation (``rho``, scaling), a ``score``, an ``accept`` rule and a ``walk``; see their classes.
     ``step`` scales the accepted perturbation (the authors' code puts β there). ``after``: clients ``train`` from the
     point that was found, the round ends with ``nothing`` (a defect in the authors' sources), or :class:`StaleSum`.
+    ``sketch``: clients send so many numbers instead of each gradient; cosines are then off by about 1/√``sketch``.
     """
 
     k: int = Field(8, ge=0)
@@ -79,6 +80,13 @@ class Annealing(Settings):
     step: float = Field(1.0, gt=0)
     after: Literal["train", "nothing"] | StaleSum = "train"
     batch: int = Field(32, ge=1)
+    sketch: int | None = Field(None, ge=2)
+
+    @model_validator(mode="after")
+    def _has_what_it_adds(self) -> Annealing:
+        if self.sketch is not None and isinstance(self.after, StaleSum):
+            raise ValueError(f"after = {{lr = ...}} adds whole gradients: expected no sketch, found {self.sketch}")
+        return self
 
     def search(self, vector: Tensor, layout: Layout, seed: int, probe: Probe) -> tuple[Tensor, SearchReport | None]:
         """The point to go on from (``vector`` itself if nothing is accepted), and what was found.

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# One SuperNode, for one client: supernode.sh HOST PORT CLIENT CLIENTS OWN_PORT
+set -euo pipefail
+exec flower-supernode --superlink "${1:-127.0.0.1}:${2:-9095}" --root-certificates certificates/ca.crt \
+  --auth-supernode-private-key "certificates/node$3" --node-config "partition-id=$3 num-partitions=$4" --port "$5" \
+  --ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.pem --ssl-keyfile certificates/server.key

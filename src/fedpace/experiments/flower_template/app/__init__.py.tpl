@@ -1,0 +1,1 @@
+"""fedpace's preset $preset as a Flower app."""

@@ -1,0 +1,78 @@
+"""Reading what clients answered. Whatever is wrong with it is a ValueError whose text is the reason to drop them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from math import isfinite
+
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+
+from fedpace.flower._options import Metrics
+
+log = logging.getLogger("fedpace")
+
+PROBE = "train.probe"  # the type of message that @app.train("probe") answers
+SEND, PARAMETERS, PROBES = "fedpace-send", "fedpace-parameters", "fedpace-probe"  # keys of a message's ConfigRecord
+GRADIENT, PACE, VECTORS = "gradient", "pace", "vectors"  # names of ArrayRecords, and of the array of probed vectors
+EXAMPLES = "num-examples"
+
+UNREADABLE = (EOFError, KeyError, OSError, TypeError, ValueError)  # what reading somebody's records may raise
+
+
+def node(reply: Message) -> int:
+    """Who answered."""
+    return reply.metadata.src_node_id
+
+
+def content_of(reply: Message | None) -> RecordDict:
+    """What a reply holds, if there is one and it is no error."""
+    if reply is None:
+        raise ValueError("no answer")
+    if reply.has_error():
+        raise ValueError(f"its node failed: {reply.error.reason}")
+    return reply.content
+
+
+def metrics_of(content: RecordDict) -> MetricRecord:
+    """The only MetricRecord."""
+    if len(content.metric_records) != 1:
+        raise ValueError(f"expected one MetricRecord, found {len(content.metric_records)}")
+    return next(iter(content.metric_records.values()))
+
+
+def arrays_of(content: RecordDict, name: str | None = None) -> ArrayRecord:
+    """The only ArrayRecord, which may have to have a name."""
+    if len(content.array_records) != 1:
+        raise ValueError(f"expected one ArrayRecord, found {len(content.array_records)}")
+    found, record = next(iter(content.array_records.items()))
+    if name is not None and found != name:
+        raise ValueError(f"expected an ArrayRecord '{name}', found '{found}'")
+    return record
+
+
+def examples_of(content: RecordDict, key: str) -> int:
+    """A client's weight, usually its number of examples (Flower allows any number)."""
+    value = metrics_of(content).get(key)
+    if not isinstance(value, int | float) or not isfinite(value) or value <= 0:
+        raise ValueError(f"{key}: expected a number above 0, found {value}")
+    return value  # type: ignore[return-value]  # a float counts as well
+
+
+def averaged(contents: Sequence[RecordDict], key: str, aggregate: Metrics) -> MetricRecord:
+    """The clients' metrics as Flower aggregates them; only those that all clients sent."""
+    if not contents:
+        return MetricRecord()
+    records = [metrics_of(content) for content in contents]
+    kinds = [{(name, len(v) if isinstance(v, list) else None) for name, v in record.items()} for record in records]
+    common = set.intersection(*kinds)
+    if any(kind != common for kind in kinds):
+        names = {name for name, _ in common}
+        log.warning("clients sent different metrics: only %s are averaged", ", ".join(sorted(names - {key})) or "none")
+        contents = [RecordDict({"metrics": MetricRecord({n: record[n] for n in sorted(names)})}) for record in records]
+    return aggregate(list(contents), key)
+
+
+def one_line(error: Exception) -> str:
+    """An error as a reason: clients' texts may hold tracebacks."""
+    return " ".join(str(error).split()) or type(error).__name__

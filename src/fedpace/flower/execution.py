@@ -1,0 +1,158 @@
+"""Client work on Flower's nodes: an execution of our engine whose workers are SuperNodes."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic, sleep
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+from pydantic import Field
+from torch import Tensor, nn
+
+from fedpace.core import Buffers, ClientError, Layout, Update
+from fedpace.data import Federation
+from fedpace.engine import Execution, Executor, Task, Worker
+from fedpace.flower._wire import answers_from, model_record, tasks_record, to_record
+from fedpace.flower.secure import Secure, SecureExchange, secure_update
+from fedpace.server import Collected, Weighing
+
+log = logging.getLogger("fedpace")
+
+WORK, WHO = "train.fedpace", "query.fedpace"  # message types that our ClientApp answers
+UNCONNECTED = "its node is not connected"
+
+
+class OnGrid(Executor):
+    """Clients are Flower's nodes, reached by a ``grid``. See :class:`FlowerExecution`."""
+
+    grid: Grid
+    timeout: float = Field(600.0, gt=0)
+    wait: float = Field(60.0, ge=0)
+    secure: Secure | None = None
+
+    def start(self, module: nn.Module, federation: Federation, layout: Layout | None = None) -> Execution:
+        """Wait for the nodes."""
+        local = Worker(copy.deepcopy(module), federation, layout)
+        return FlowerExecution(self.grid, len(federation), local, self.timeout, self.wait, self.secure)
+
+
+class FlowerExecution(Execution):
+    """Sends each client's tasks to the node that holds its data, one message per client, and waits for the answers.
+
+    Nodes have random ids, so each is asked which client it is. ``local`` does what needs no client (the common test
+    set). A node that does not answer within ``timeout`` seconds is a client that failed; it is asked again in the next
+    round, under whatever id it comes back. With ``secure``, updates are summed before this server can read them.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        clients: int,
+        local: Worker,
+        timeout: float = 600.0,
+        wait: float = 60.0,
+        secure: Secure | None = None,
+    ) -> None:
+        self._grid, self._clients, self._local, self._timeout = grid, clients, local, timeout
+        self.secure = secure is not None
+        self._exchange = SecureExchange(grid, secure or Secure(), timeout)
+        self._nodes: dict[int, int] = {}  # client → node
+        self._wait_for_nodes(wait)
+
+    def run(
+        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
+    ) -> Iterator[Update]:
+        """Send, wait, and yield the answers in the order of the tasks."""
+        by_client: dict[int, list[Task]] = {}
+        for task in tasks:
+            if task.client >= 0:
+                by_client.setdefault(task.client, []).append(task)
+        remote = self._ask(by_client, vector, buffers, extras or {}) if by_client else {}
+        for task in tasks:
+            if task.client < 0:
+                yield self._local.answer(task, vector, buffers, extras or {})
+            else:
+                yield remote[task.client].pop(0)
+
+    def sums(
+        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor], weighing: Weighing
+    ) -> Collected:
+        """Let nodes sum what they answer, and open the sum."""
+        self._learn_nodes()
+        model, common = model_record(vector, buffers), to_record(extras)
+        nodes = {task.client: self._nodes[task.client] for task in tasks if task.client in self._nodes}
+        work = {nodes[task.client]: tasks_record(model, common, [task]) for task in tasks if task.client in nodes}
+        found = self._exchange.run(work, len(vector), buffers, weighing)
+        answers = {client: found.answers.get(node) for client, node in nodes.items()}
+        clients = [secure_update(task.client, answers.get(task.client, UNCONNECTED)) for task in tasks]
+        if found.opened is None:
+            return Collected(clients, ended=found.ended)
+        return Collected(clients, **vars(found.opened), numbers=found.extra_numbers)
+
+    def close(self) -> None:
+        """Nodes outlive a run: nothing to stop."""
+
+    def _ask(
+        self, by_client: Mapping[int, list[Task]], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]
+    ) -> dict[int, list[Update]]:
+        self._learn_nodes()
+        model, common = model_record(vector, buffers), to_record(extras)
+        messages = {
+            client: Message(tasks_record(model, common, tasks), self._nodes[client], WORK, ttl=self._timeout)
+            for client, tasks in by_client.items()
+            if client in self._nodes
+        }
+        replies = self._grid.send_and_receive(messages.values(), timeout=self._timeout)
+        by_node = {reply.metadata.src_node_id: reply for reply in replies}
+        return {
+            client: self._answers(client, len(tasks), by_node.get(self._nodes.get(client, 0)))
+            for client, tasks in by_client.items()
+        }
+
+    def _answers(self, client: int, tasks: int, reply: Message | None) -> list[Update]:
+        if client not in self._nodes:
+            failure = UNCONNECTED
+        elif reply is None:
+            failure = f"no answer within {self._timeout:g} s"
+        elif reply.has_error():
+            failure = f"its node failed: {' '.join((reply.error.reason or '').split())}"
+        else:
+            try:
+                return answers_from(reply.content, client)
+            except (KeyError, TypeError, ValueError) as error:
+                failure = f"its answer cannot be read ({type(error).__name__}: {error})"
+        return [Update(client, failure=failure) for _ in range(tasks)]
+
+    def _wait_for_nodes(self, seconds: float) -> None:
+        """Until every client has a node; what is missing after ``seconds`` is left out, but not everything may be."""
+        end = monotonic() + seconds
+        while len(self._nodes) < self._clients and (monotonic() < end or not self._nodes):
+            self._learn_nodes()
+            if monotonic() >= end and not self._nodes:
+                raise ClientError(f"no node of any client is connected after {seconds:g} s")
+            if len(self._nodes) < self._clients:
+                sleep(0.2)
+        missing = sorted(set(range(self._clients)) - set(self._nodes))
+        if missing:
+            log.warning("clients without a node: %s; they are left out until one connects", missing)
+
+    def _learn_nodes(self) -> None:
+        """Ask the nodes that we do not know yet which client they are, and forget those that are gone."""
+        connected = set(self._grid.get_node_ids())
+        self._nodes = {client: node for client, node in self._nodes.items() if node in connected}
+        asked = [
+            Message(RecordDict({"config": ConfigRecord({"clients": self._clients})}), node, WHO, ttl=self._timeout)
+            for node in sorted(connected - set(self._nodes.values()))
+        ]
+        for reply in self._grid.send_and_receive(asked, timeout=self._timeout) if asked else ():
+            if reply.has_error():
+                log.warning("node %d: %s", reply.metadata.src_node_id, reply.error.reason)
+                continue
+            client = int(reply.content.config_records["config"]["client"])  # type: ignore[arg-type]
+            if not 0 <= client < self._clients:
+                log.warning("a node is client %d of %d: left out", client, self._clients)
+            elif self._nodes.setdefault(client, reply.metadata.src_node_id) != reply.metadata.src_node_id:
+                log.warning("two nodes are client %d: the second one is left out", client)

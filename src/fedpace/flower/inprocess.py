@@ -1,0 +1,76 @@
+"""Flower without processes: a grid that calls the ClientApp directly. For tests and for debugging.
+
+Everything of Flower's that is private and that we need is in this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+
+class InProcessGrid(Grid):
+    """``nodes`` virtual nodes, each with its own context, in this process; messages are answered one by one."""
+
+    def __init__(
+        self, app: ClientApp, nodes: int, run_config: dict[str, bool | float | int | str] | None = None
+    ) -> None:
+        TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = 1, 1, 1  # who sends, for `Message`
+        self._app, self._run = app, Run.create_empty(1)
+        # Ids as random as Flower's own would be, so that nothing can depend on their order.
+        self.contexts = {
+            (node * 7919 + 104729) % 1_000_003: Context(
+                1, node, {"partition-id": node, "num-partitions": nodes}, RecordDict(), dict(run_config or {})
+            )
+            for node in range(nodes)
+        }
+        self._replies: dict[str, Message] = {}
+
+    def set_run(self, run: Run) -> None:
+        """Take part in another run."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self._run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """A message to a node."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes."""
+        return list(self.contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Answer the messages at once."""
+        found = []
+        for number, message in enumerate(messages, start=len(self._replies)):
+            found.append(str(number))
+            self._replies[str(number)] = self._answer(message)
+        return found
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The answers."""
+        return [self._replies[name] for name in message_ids]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Answer each message as it is asked for."""
+        return [self._answer(message) for message in messages]
+
+    def _answer(self, message: Message) -> Message:
+        node = message.metadata.dst_node_id
+        try:
+            return self._app(message, self.contexts[node])
+        except Exception as error:  # as a SuperNode does: the server hears of it, and goes on
+            reason = f"{type(error).__name__}: {error}"
+            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)

@@ -1,0 +1,370 @@
+"""Our server as a Flower strategy: existing apps put it in the place of ``FedAvg``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Unpack
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from fedpace.aggregation import Rule
+from fedpace.core import ClientError, ConfigError, RunFolderError, Tensors, Update, derive, first_error, numpy_stream
+from fedpace.flower._arrays import Arrays, is_buffer
+from fedpace.flower._options import FedAvgOptions, Optimizer, Weights
+from fedpace.flower._replies import (
+    GRADIENT,
+    PACE,
+    PARAMETERS,
+    PROBE,
+    PROBES,
+    SEND,
+    UNREADABLE,
+    VECTORS,
+    arrays_of,
+    averaged,
+    content_of,
+    examples_of,
+    metrics_of,
+    node,
+    one_line,
+)
+from fedpace.flower._wire import to_record, to_tensors
+from fedpace.server import ExchangeReport, Guard, Schedule, Server, Stage
+from fedpace.server.annealing import Annealing, SearchReport
+from fedpace.server.annealing import Path as ProbePath
+
+log = logging.getLogger("fedpace")
+
+
+@dataclass
+class _Model:
+    """The server, and its θ and buffers as the app's arrays."""
+
+    arrays: Arrays
+    server: Server
+    record: ArrayRecord
+
+    def take(self, record: ArrayRecord) -> None:
+        """θ is what clients receive: in the arrays' precision, perhaps changed by what wraps the strategy."""
+        self.record = record
+        self.arrays.read(record, self.server.vector, self.server.buffers)
+
+    def settle(self) -> None:
+        """Write what the server found into arrays; θ is then what they hold."""
+        self.take(self.arrays.record(self.server.vector, self.server.buffers))
+
+
+@dataclass
+class _Round:
+    """What is going on between ``configure_train`` and ``aggregate_train``."""
+
+    number: int
+    grid: Grid
+    config: ConfigRecord
+    nodes: list[int]
+    exchanges: list[Stage]
+    search: SearchReport | None = None
+
+
+class ServerStrategy(FedAvg):
+    """Runs a :class:`Schedule` with our :class:`Server` on the ClientApps of any Flower app.
+
+    A ClientApp that works with Flower's ``FedAvg`` works unchanged: it receives an ArrayRecord and a ConfigRecord, and
+    answers with one ArrayRecord (its new weights) and one MetricRecord with ``num-examples``. A client that answers
+    anything else (NaN, other arrays or shapes, an error, nothing) is dropped with a warning and the round goes on; if
+    nobody is left, the model stays as it is. Nodes are drawn from named seeds and replies are aggregated in the order
+    of node ids, whoever answers first. Three things need a ClientApp's help, for which ``fedpace.flower`` has helpers:
+    stages that ask for gradients (``gradient_reply``), searches (``answer_probe``), and paces (``apply_pace``).
+
+    Parameters: a ``schedule`` (its windows count from 0: Flower's round 1 is our round 0), or the ``rule``, server
+    ``optimizer`` and ``weights`` ("samples" or "uniform") of all rounds. Then all of FedAvg's, and: ``seed``;
+    ``guard``, what happens to values that are not finite; ``buffers``, which tells by their names the arrays that are
+    averaged by examples and that no rule touches (what is not floating point is one anyway; of integers the largest is
+    taken); ``pairwise``, of how many clients cosines are measured, whose updates are kept for that; ``sends_pace``,
+    whether ClientApps understand a pace; ``wait``, the seconds after which too few nodes are an error; ``timeout``, the
+    seconds for messages that Flower's ``start`` does not send itself (probes, a second exchange within a round).
+
+    Metrics beside the clients' own: ``clients``, ``dropped``, the mean ``agreement``, ``similarity`` (mean cosine) and
+    ``similarity-min``, where they apply ``pruned``, ``search-accepted`` and ``search-gain``, and numbers of the rule.
+
+    Cost: one vector for the updates, which are formed one by one, and what the rule needs. Parameters are float32 here:
+    arrays of higher precision lose it.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule | None = None,
+        *,
+        rule: Rule | str | Mapping[str, Any] | None = None,
+        optimizer: Optimizer | None = None,
+        weights: Weights | None = None,
+        seed: int = 0,
+        guard: Guard | None = None,
+        buffers: Callable[[str], bool] = is_buffer,
+        pairwise: int = 32,
+        sends_pace: bool = False,
+        wait: float = 600.0,
+        timeout: float = 3600.0,
+        **fedavg: Unpack[FedAvgOptions],
+    ) -> None:
+        super().__init__(**fedavg)
+        parts = {"rule": rule, "optimizer": optimizer, "weights": weights}
+        given = {name: value for name, value in parts.items() if value is not None}
+        if schedule is not None and given:
+            raise ConfigError(f"a schedule says it all: expected no {' or '.join(given)} beside it")
+        self.schedule = schedule or Schedule(base=stage(**given))
+        self.seed, self.guard, self.is_buffer, self.pairwise = seed, guard, buffers, pairwise
+        self.sends_pace, self.wait, self.timeout = sends_pace, wait, timeout
+        self.rounds_done = 0  # with those before a restart
+        self._before = 0  # of these, those before a restart
+        self._model: _Model | None = None
+        self._round: _Round | None = None
+        self._cautions(self.min_train_nodes)  # here only for its errors: how many nodes there will be is not known yet
+
+    @property
+    def model(self) -> _Model:
+        """The model, once there is one."""
+        if self._model is None:
+            raise ConfigError("this strategy has no model yet: expected a round, or load, before this")
+        return self._model
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Draw the cohort, search if the stage does, and ask for updates or gradients."""
+        self._round = None
+        if self.fraction_train == 0.0:
+            return []
+        number = self._before + server_round - 1
+        nodes = self._sample(grid, "cohort", number, self.fraction_train, self.min_train_nodes)
+        self._take(arrays, len(nodes))
+        now = self.schedule.stage(number)
+        current = _Round(number, grid, self._config(config, number), nodes, list(now.exchanges()))
+        seed = derive(self.seed, "search", number)
+        current.search = self.model.server.search(now, seed, partial(self._probe, current, now.search))
+        if current.search is not None:
+            self.model.settle()
+            if now.ends_with_search:
+                current.exchanges.pop(0)
+        self._round = current
+        return self._train_messages(current, current.exchanges[0]) if current.exchanges else []
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Take the server's step with every reply that can be used."""
+        now, self._round = self._round, None
+        if now is None:
+            return None, None  # nobody was asked
+        report, used = ExchangeReport(), list[RecordDict]()
+        for number, exchange in enumerate(now.exchanges):
+            if number:
+                replies = now.grid.send_and_receive(self._train_messages(now, exchange), timeout=self.timeout)
+            report, used = self._exchange(now, exchange, replies)
+            self.model.settle()
+        self.rounds_done = now.number + 1
+        metrics = averaged(used, self.weighted_by_key, self.train_metrics_aggr_fn)
+        return self.model.record, MetricRecord({**metrics, **self._figures(report, now.search)})
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Draw the nodes that evaluate, and ask them."""
+        if self.fraction_evaluate == 0.0:
+            return []
+        number = self._before + server_round - 1
+        nodes = self._sample(grid, "evaluation", number, self.fraction_evaluate, self.min_evaluate_nodes)
+        content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: self._config(config, number)})
+        return self._construct_messages(content, nodes, MessageType.EVALUATE)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Average the clients' metrics, without clients that did not answer as they should."""
+        used = []
+        for reply in sorted(replies, key=node):
+            try:
+                examples_of(content_of(reply), self.weighted_by_key)
+            except ValueError as error:
+                log.warning("evaluation of client %d dropped: %s", node(reply), one_line(error))
+            else:
+                used.append(reply.content)
+        return averaged(used, self.weighted_by_key, self.evaluate_metrics_aggr_fn) if used else None
+
+    def save(self, path: str | Path) -> None:
+        """Write the model and everything that the server remembers: whole, or not at all.
+
+        Flower's ``start`` calls its ``evaluate_fn`` after each round, which is a good place for this.
+        """
+        target = Path(path)
+        aside = target.with_name(f".{target.name}-{os.getpid()}")
+        about = {"rounds": str(self.rounds_done), "arrays": self.model.arrays.to_json()}
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            save_file(self.model.server.state(), aside, metadata=about)
+            os.replace(aside, target)
+        except (OSError, SafetensorError) as error:
+            aside.unlink(missing_ok=True)
+            raise RunFolderError(f"{target}: could not be written ({error})") from error
+
+    def load(self, path: str | Path) -> ArrayRecord:
+        """Go on after the round in which :meth:`save` was called; the arrays are ``start``'s ``initial_arrays``.
+
+        Flower counts rounds from 1 again: ask for ``rounds_done`` fewer. Schedule and ``server-round`` go on counting.
+        """
+        try:
+            with safe_open(path, framework="pt") as file:
+                about = file.metadata()
+                tensors: Tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
+            arrays, rounds = Arrays.from_json(about["arrays"]), int(about["rounds"])
+            model = self._new_model(arrays)
+            model.server.load_state(tensors)
+        except (*UNREADABLE, SafetensorError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise RunFolderError(f"{path}: expected what a strategy like this one saved, found {reason}") from error
+        model.settle()
+        self._model, self._before, self.rounds_done = model, rounds, rounds
+        return model.record
+
+    def _new_model(self, arrays: Arrays) -> _Model:
+        server = Server(arrays.parameters, *arrays.empty(), self.schedule, guard=self.guard, pairwise=self.pairwise)
+        return _Model(arrays, server, ArrayRecord())
+
+    def _take(self, record: ArrayRecord, clients: int) -> None:
+        if self._model is None:
+            self._model = self._new_model(Arrays.of(record, self.is_buffer))
+            for caution in self._cautions(clients):
+                log.warning(caution)
+        try:
+            self._model.take(record)
+        except ValueError as error:
+            raise ConfigError(f"the model has changed since the round before: {error}") from None
+
+    def _cautions(self, clients: int) -> list[str]:
+        """Reject a schedule that cannot be meant, whatever the number of rounds; why some of it may not act."""
+        stages = (self.schedule.base, *self.schedule.stages)
+        ends = [(found.last or found.first) + 1 for found in stages]
+        paced = [found.name for found in stages if any(exchange.pace for exchange in found.exchanges())]
+        unsent = [f"stage '{name}': its pace is not sent (sends_pace = False)" for name in paced if not self.sends_pace]
+        return self.schedule.validate_for(max(ends), clients) + unsent
+
+    def _sample(self, grid: Grid, stream: str, number: int, fraction: float, least: int) -> list[int]:
+        """The nodes of a round, as many as Flower would draw; too few nodes are waited for, but not forever."""
+        end = monotonic() + self.wait
+        while True:
+            nodes = sorted(grid.get_node_ids())
+            size = max(int(len(nodes) * fraction), least)
+            needed = max(size, self.min_available_nodes)
+            if len(nodes) >= needed:
+                break
+            if monotonic() >= end:
+                raise ClientError(f"expected {needed} nodes within {self.wait:g} s, found {len(nodes)}")
+            sleep(min(1.0, max(end - monotonic(), 0.0)))
+        drawn = numpy_stream(self.seed, stream, number).choice(len(nodes), size, replace=False)
+        return sorted(nodes[int(index)] for index in drawn)
+
+    @staticmethod
+    def _config(config: ConfigRecord, number: int) -> ConfigRecord:
+        return ConfigRecord({**config, "server-round": number + 1})
+
+    def _train_messages(self, now: _Round, exchange: Stage) -> Iterable[Message]:
+        model, asked = self.model, dict[str, Any](now.config)
+        if exchange.sends == "gradient":
+            asked |= {SEND: GRADIENT, PARAMETERS: list(model.server.layout.names)}
+        content = RecordDict({self.arrayrecord_key: model.record, self.configrecord_key: ConfigRecord(asked)})
+        if self.sends_pace and PACE in (extras := model.server.extras(exchange)):
+            content[PACE] = to_record(dict(model.server.layout.tensors(extras[PACE])))
+        return self._construct_messages(content, now.nodes, MessageType.TRAIN)
+
+    def _exchange(
+        self, now: _Round, exchange: Stage, replies: Iterable[Message]
+    ) -> tuple[ExchangeReport, list[RecordDict]]:
+        """Give the replies to the server; what it saw, and the content of those that it used."""
+        answers: list[tuple[int, Message | None]] = [(node(reply), reply) for reply in replies]
+        answers += [(silent, None) for silent in set(now.nodes) - {client for client, _ in answers}]
+        answers.sort(key=lambda answer: answer[0])
+        used = set[int]()
+        report = self.model.server.exchange(
+            exchange, self._updates(exchange, answers), len(answers), lambda update: used.add(update.client)
+        )
+        return report, [reply.content for client, reply in answers if reply is not None and client in used]
+
+    def _updates(self, exchange: Stage, answers: Sequence[tuple[int, Message | None]]) -> Iterator[Update]:
+        """One update at a time, always in the same memory."""
+        arrays, theta = self.model.arrays, self.model.server.vector.clone()
+        vector, buffers = arrays.empty()
+        for client, reply in answers:
+            try:
+                content = content_of(reply)
+                examples = examples_of(content, self.weighted_by_key)
+                if exchange.sends == "gradient":  # it has to be called one: clients that know of none send weights
+                    arrays.read(arrays_of(content, GRADIENT), vector, None)
+                    update = Update(client, vector, examples)
+                else:
+                    arrays.read(arrays_of(content), vector, buffers)
+                    update = Update(client, vector.sub_(theta), examples, buffers=buffers)
+            except UNREADABLE as error:
+                update = Update(client, failure=one_line(error))
+            yield update
+
+    def _probe(self, now: _Round, search: Annealing | None, paths: Sequence[ProbePath]) -> Iterator[list[Update]]:
+        """Ask each node of the cohort, in one message, for its gradients at all paths' points."""
+        assert search is not None  # the server asks only then
+        asked = search.model_dump(mode="json", include={"perturbation", "batch", "sketch"}) | {"paths": paths}
+        names = list(self.model.server.layout.names)
+        config = ConfigRecord({**now.config, PROBES: json.dumps(asked), PARAMETERS: names})
+        content = RecordDict({self.arrayrecord_key: self.model.record, self.configrecord_key: config})
+        messages = [Message(content, client, PROBE, ttl=self.timeout) for client in now.nodes]
+        answers = list[list[Update]]()
+        for reply in sorted(now.grid.send_and_receive(messages, timeout=self.timeout), key=node):
+            try:
+                answers.append(self._probed(reply, len(paths), search.sketch or self.model.server.layout.size))
+            except UNREADABLE as error:
+                log.warning("probe of client %d dropped: %s", node(reply), one_line(error))
+        for number in range(len(paths)):
+            yield [found[number] for found in answers if found[number].failure is None]
+
+    def _probed(self, reply: Message, paths: int, size: int) -> list[Update]:
+        """One client's answers to all paths; what the guard does not let pass has a failure."""
+        content = content_of(reply)
+        examples, losses = examples_of(content, self.weighted_by_key), metrics_of(content).get("loss")
+        vectors = to_tensors(arrays_of(content))[VECTORS].float()
+        if tuple(vectors.shape) != (paths, size) or not isinstance(losses, list) or len(losses) != paths:
+            raise ValueError(f"expected {paths} losses and vectors of size {size}, found {tuple(vectors.shape)}")
+        answers = zip(vectors, losses, strict=True)
+        updates = [Update(node(reply), vector, examples, {"loss": float(loss)}) for vector, loss in answers]
+        for update in updates:
+            update.failure = self.model.server.guard.reason_to_drop(update, size)
+        return updates
+
+    def _figures(self, report: ExchangeReport, search: SearchReport | None) -> dict[str, float]:
+        """What the server saw, as numbers."""
+        found: dict[str, Any] = {n: value for n, value in report.diagnostics.items() if isinstance(value, int | float)}
+        found |= {"clients": report.clients, "dropped": len(report.dropped)}
+        if report.agreement is not None:
+            found["agreement"] = report.agreement["mean"]
+        if report.similarity is not None:
+            found |= {"similarity": report.similarity["mean"], "similarity-min": report.similarity["min"]}
+        if self.schedule.pruning is not None:
+            found["pruned"] = self.model.server.pruned
+        if search is not None:
+            found |= {"search-accepted": search.accepted, "search-gain": search.gain}
+        return {name: float(value) for name, value in found.items()}
+
+
+def stage(**settings: Any) -> Stage:
+    """A stage whose clients count by their samples, as in Flower's ``FedAvg``, unless the settings say otherwise."""
+    try:
+        return Stage(**{"weights": "samples", **settings})
+    except ValidationError as error:
+        raise ConfigError(first_error(Stage, error)) from None

@@ -1,0 +1,196 @@
+"""A run on Flower's messages is the run of our own engine, to the bit."""
+
+import json
+
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+from flwr.app import Error, Message
+
+from fedpace.core import ClientError, ConfigError
+from fedpace.engine import Listener
+from fedpace.experiments.engines import node_of, run_on, run_on_grid
+from fedpace.experiments.presets import load_config
+from fedpace.flower import InProcessGrid, OnGrid, client_app
+from fedpace.flower.execution import WHO
+
+FAST = {"data.source": "digits", "model": "linear", "rounds": 3, "local.max_steps": 3, "executor": "serial"}
+PERSONAL = {"model": "small_cnn", "data.partition.clients": 4, "data.partition.limit": 40}
+
+
+def config(preset, **changes):
+    settings = FAST | {key.replace("__", "."): value for key, value in changes.items()}
+    return load_config(preset, settings)
+
+
+def equal(a, b):
+    pairs = zip(a.module.state_dict().values(), b.module.state_dict().values(), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)
+
+
+def same_records(a, b):
+    strip = [[{**record, "seconds": None} for record in result.records] for result in (a, b)]
+    return json.dumps(strip[0]) == json.dumps(strip[1])
+
+
+@pytest.mark.parametrize("preset", ["fedpace", "fedgga", "fedpace-authors-run", "gma", "fedadam", "scaffold"])
+def test_ten_rounds_are_bitwise_those_of_the_local_engine(preset):
+    chosen = load_config(preset, {key: value for key, value in FAST.items() if key != "rounds"}).shortened(10)
+    local, flower = run_on("local", chosen), run_on("flower-inprocess", chosen)
+    assert equal(local, flower)
+    assert same_records(local, flower)
+
+
+@pytest.mark.parametrize("preset", ["per_fedavg", "lg_fedavg", "apfl", "fedrod", "fedrep", "fedcp", "fedala", "fedpac"])
+def test_personal_methods_are_bitwise_those_of_the_local_engine(preset):
+    chosen = load_config(preset, FAST | PERSONAL)
+    assert same_records(run_on("local", chosen), run_on("flower-inprocess", chosen))
+
+
+def grid_of(chosen):
+    app = client_app(lambda context: node_of(chosen))
+    return InProcessGrid(app, chosen.data.partition.clients)
+
+
+def test_personal_state_stays_on_its_node_and_never_travels():
+    chosen = load_config("fedrep", FAST | PERSONAL)
+    seen = []
+
+    class Eavesdropper(InProcessGrid):
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            replies = super().send_and_receive(messages, timeout=timeout)
+            seen.extend(message.content for message in [*messages, *replies])
+            return replies
+
+    grid = Eavesdropper(client_app(lambda context: node_of(chosen)), 4)
+    run_on_grid(chosen, grid)
+    layout = node_of(chosen).worker.model.layout
+    sizes = {
+        array.numpy().size for content in seen for record in content.array_records.values() for array in record.values()
+    }
+    assert layout.shared.size in sizes
+    assert not {layout.size, layout.own.size} & sizes
+    for context in grid.contexts.values():
+        kept = [record for name, record in context.state.array_records.items() if name.startswith("kept-")]
+        assert 1 <= len(kept) <= 2
+        assert all(layout.own.size in {array.numpy().size for array in record.values()} for record in kept)
+
+
+class Stop(Listener):
+    """Interrupts a run after two rounds."""
+
+    def finished_round(self, record):
+        if record["round"] == 1:
+            raise KeyboardInterrupt
+
+
+def test_run_is_resumed_on_flower_where_it_stopped_on_flower(tmp_path):
+    """States stay with the nodes; a round that was interrupted after clients had trained is done again."""
+    chosen = config("scaffold", rounds=4)
+    whole = run_on("local", chosen)
+    grid = grid_of(chosen)
+    with pytest.raises(KeyboardInterrupt):
+        run_on_grid(chosen, grid, out=tmp_path / "run", listeners=[Stop()])
+    resumed = run_on_grid(chosen, grid, out=tmp_path / "run", resume=True)
+    assert equal(whole, resumed)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_run_is_resumed_on_nodes_that_flower_made_forget(keep, tmp_path, caplog):
+    chosen = config("scaffold", rounds=4)
+    whole = run_on("local", chosen)
+
+    def fresh_grid():
+        grid = grid_of(chosen)
+        for client, context in enumerate(grid.contexts.values()):
+            if keep:
+                context.node_config["keep"] = str(tmp_path / f"node{client}")
+        return grid
+
+    with pytest.raises(KeyboardInterrupt):
+        run_on_grid(chosen, fresh_grid(), out=tmp_path / "run", listeners=[Stop()])
+    resumed = run_on_grid(chosen, fresh_grid(), out=tmp_path / "run", resume=True)
+    assert equal(whole, resumed) == keep
+    assert ("has lost what it kept" in caplog.text) != keep
+
+
+class Faulty(InProcessGrid):
+    """Nodes that fail when asked to work, in some way."""
+
+    def __init__(self, chosen, fault, clients=(1,)):
+        super().__init__(client_app(lambda context: node_of(chosen)), chosen.data.partition.clients)
+        self.fault, self.clients = fault, clients
+
+    def send_and_receive(self, messages, *, timeout=None):
+        for message in messages:
+            client = self.contexts[message.metadata.dst_node_id].node_config["partition-id"]
+            (reply,) = super().send_and_receive([message])
+            if message.metadata.message_type == WHO or client not in self.clients:
+                yield reply
+            elif self.fault == "error":
+                yield Message(Error(1, "its disk\nis full"), reply_to=message)
+            elif self.fault == "nonsense":
+                yield Message(message.content, reply_to=message)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [("error", "its disk is full"), ("silence", "no answer within 600 s"), ("nonsense", "its answer cannot be read")],
+)
+def test_node_that_fails_is_a_client_that_failed(fault, reason):
+    chosen = config("fedavg", measuring__per_client=0)
+    result = run_on_grid(chosen, Faulty(chosen, fault))
+    assert len(result.records) == 3
+    for record in result.records:
+        (dropped,) = record["dropped"]
+        assert dropped["client"] == 1
+        assert reason in dropped["reason"]
+
+
+def test_every_node_failing_ends_the_run_with_the_reason():
+    chosen = config("fedavg", measuring__per_client=0)
+    with pytest.raises(ClientError, match=r"every client failed in round 0; .*its disk is full"):
+        run_on_grid(chosen, Faulty(chosen, "error", clients=range(3)))
+
+
+def test_missing_node_is_left_out_until_it_connects(caplog):
+    chosen = config("fedavg", rounds=2, measuring__per_client=0)
+    grid = grid_of(chosen)
+    (node, context) = next((n, c) for n, c in grid.contexts.items() if c.node_config["partition-id"] == 2)
+    del grid.contexts[node]
+
+    class Return(Listener):
+        def finished_round(self, record):
+            grid.contexts[node + 1] = context  # under another id
+
+    from fedpace.experiments.run import execute
+
+    result = execute(chosen, executor=OnGrid(grid=grid, wait=0), listeners=[Return()])
+    assert "clients without a node: [2]" in caplog.text
+    assert [len(record["dropped"]) for record in result.records] == [1, 0]
+    assert result.records[0]["dropped"][0]["reason"] == "its node is not connected"
+
+
+def test_no_node_at_all_is_an_error_after_a_bounded_wait():
+    chosen = config("fedavg")
+    grid = grid_of(chosen)
+    grid.contexts.clear()
+    with pytest.raises(ClientError, match="no node of any client is connected after 0"):
+        OnGrid(grid=grid, wait=0).start(torch.nn.Linear(64, 10), node_of(chosen).worker._federation)
+
+
+def test_nodes_load_data_and_model_by_name():
+    with pytest.raises(ConfigError, match="nodes load data and model by their names"):
+        run_on("flower-inprocess", config("fedavg"), model=torch.nn.Linear(64, 10))
+
+
+@pytest.mark.parametrize("engine", ["flower-simulation"])
+def test_simulation_on_ray_is_bitwise_the_local_engine(engine):
+    pytest.importorskip("ray")
+    chosen = config("fedpace")
+    local, simulated = run_on("local", chosen), run_on(engine, chosen)
+    assert equal(local, simulated)
+    assert same_records(local, simulated)
