@@ -40,7 +40,7 @@ def test_curves_are_means_in_a_band_of_extremes(curve):
 
 def test_many_methods_have_no_bands(curve):
     runs = [curve([0.1, 0.2]), curve([0.3, 0.6])]
-    (axes,) = accuracy_curves({name: runs for name in "abcdef"}).axes
+    (axes,) = accuracy_curves(dict.fromkeys("abcdef", runs)).axes
     assert not axes.collections
     assert axes.get_title(loc="left") == "mean of 2 seeds"
 
