@@ -487,7 +487,7 @@ def test_an_interrupt_is_one_line_that_says_how_to_go_on(fedpace, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedpace.experiments.execute", interrupted)
+    monkeypatch.setattr("fedpace.experiments.engines.execute", interrupted)
     found = fedpace("run", "fedavg", *FAST)
     assert (found.code, found.out, found.err.count("\n")) == (130, "", 1)
     assert "--resume" in found.err

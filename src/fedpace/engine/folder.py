@@ -47,7 +47,7 @@ class RunFolder:
         """Within this context no other process may work on this run: two would spoil it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("w")
+            lock = (self.path / ".lock").open("a")
         except OSError as error:
             raise RunFolderError(f"{self.path}: cannot be written ({error.strerror})") from None
         with lock:

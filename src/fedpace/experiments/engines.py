@@ -67,6 +67,7 @@ def _in_process(config: RunConfig, **options: Any) -> Result:
 def _simulated(config: RunConfig, **options: Any) -> Result:
     """Flower's simulation: a Ray actor per core plays the nodes."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or else it warns of that default's end
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation
