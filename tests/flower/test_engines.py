@@ -190,6 +190,12 @@ def test_nodes_load_data_and_model_by_name():
         run_on("flower-inprocess", config("fedavg"), model=torch.nn.Linear(64, 10))
 
 
+def test_simulation_without_ray_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("fedpace.experiments.engines.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs Ray: pip install 'flwr\[simulation\]'"):
+        run_on("flower-simulation", config("fedavg"))
+
+
 def test_simulation_on_ray_is_bitwise_the_local_engine(tmp_path):
     """In a process of its own, because Ray leaves processes and files open."""
     pytest.importorskip("ray")

@@ -17,7 +17,7 @@ from fedpace.core.perturbation import Perturbation, Scaling, scalings
 from fedpace.core.seeds import derive, numpy_stream, torch_stream
 from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
 from fedpace.core.sketch import sketch
-from fedpace.core.update import Tensors, Update
+from fedpace.core.update import Tensors, Update, with_prefix
 
 __all__ = [
     "Buffers",
@@ -48,4 +48,5 @@ __all__ = [
     "scalings",
     "sketch",
     "torch_stream",
+    "with_prefix",
 ]

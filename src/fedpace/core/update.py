@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -9,6 +10,11 @@ from torch import Tensor
 from fedpace.core.flat import Buffers
 
 Tensors = dict[str, Tensor]
+
+
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
+    """The tensors whose names begin so, under the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 @dataclass

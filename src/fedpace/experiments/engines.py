@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedpace.core import ConfigError
@@ -66,6 +67,8 @@ def _in_process(config: RunConfig, **options: Any) -> Result:
 
 def _simulated(config: RunConfig, **options: Any) -> Result:
     """Flower's simulation: a Ray actor per core plays the nodes."""
+    if find_spec("ray") is None:
+        raise ConfigError("Flower's simulation needs Ray: pip install 'flwr[simulation]'")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or else it warns of that default's end
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")

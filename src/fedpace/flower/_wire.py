@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
 from fedpace.client import works
-from fedpace.core import Buffers, Tensors, Update, parse
+from fedpace.core import Buffers, Tensors, Update, parse, with_prefix
 from fedpace.engine import Task
 
 TOKEN = "kept"  # in place of a client's state, which never travels: the name under which the client keeps it
@@ -68,7 +68,7 @@ def tasks_from(content: RecordDict) -> list[Task]:
             Task(
                 **{**table, "work": parse(works, table["work"])},
                 state={} if token is None else {TOKEN: torch.tensor(token)},
-                extras=_with_prefix(f"{number}.", own),
+                extras=with_prefix(f"{number}.", own),
             )
         )
     return found
@@ -97,13 +97,9 @@ def answers_from(content: RecordDict, client: int) -> list[Update]:
     tensors = to_tensors(content.array_records["arrays"])
     found = []
     for number, table in enumerate(json.loads(str(content.config_records["config"]["answers"]))):
-        sent, token = _with_prefix(f"{number}.", tensors), table.pop("state")
-        update = Update(client, sent.get(_VECTOR), extras=_with_prefix("extras.", sent), **table)
+        sent, token = with_prefix(f"{number}.", tensors), table.pop("state")
+        update = Update(client, sent.get(_VECTOR), extras=with_prefix("extras.", sent), **table)
         if _FLOATS in sent:
             update = replace(update, buffers=Buffers(sent[_FLOATS], sent[_INTEGERS]))
         found.append(update if token is None else replace(update, state={TOKEN: torch.tensor(token)}))
     return found
-
-
-def _with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation import MagnitudeAgreement
-from fedpace.core import Buffers, ConfigError, Layout, ServerHalf, Tensors, Update
+from fedpace.core import Buffers, ConfigError, Layout, ServerHalf, Tensors, Update, with_prefix
 from fedpace.server.annealing import Probe, SearchReport
 from fedpace.server.buffers import BufferPolicy, BufferStream
 from fedpace.server.guard import Guard
@@ -260,13 +260,9 @@ class Server:
         """Continue from a checkpoint."""
         self.vector = tensors["vector"]
         self.buffers = Buffers(tensors["buffers.floats"], tensors["buffers.integers"])
-        self._optimizer = _with_prefix("optimizer.", tensors)
+        self._optimizer = with_prefix("optimizer.", tensors)
         if self.half is not None:
-            self.half.memory = _with_prefix("memory.", tensors)
+            self.half.memory = with_prefix("memory.", tensors)
         self._agreement = tensors.get("agreement")
         if self.pruner is not None:
             self.pruner.mask, self.pruner.counters = tensors["pruning.mask"], tensors["pruning.counters"]
-
-
-def _with_prefix(prefix: str, tensors: Tensors) -> Tensors:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
