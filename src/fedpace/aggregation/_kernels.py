@@ -16,24 +16,38 @@ def count_signs(values: NDArray[Any], sums: NDArray[Any]) -> None:
         sums[i] += (values[i] > 0) - (values[i] < 0)
 
 
+@njit(cache=True, nogil=True, fastmath={"contract"})  # one rounding per step, as torch does it
+def add_and_count(values: NDArray[Any], share: Any, totals: NDArray[Any], sums: NDArray[Any]) -> None:
+    """Add ``share`` of each value to its total, and its sign to its sum."""
+    for i in range(len(values)):
+        totals[i] += share * values[i]
+        sums[i] += (values[i] > 0) - (values[i] < 0)
+
+
 @njit(cache=True, nogil=True)
 def soft_mask(
-    votes: NDArray[Any], clients: np.float32, enough: float, slope: np.float32, mask: NDArray[np.float32]
-) -> np.int32:
-    """Fill ``mask`` with 1 where |vote| is ``enough``, else with ``slope`` · |vote| / ``clients``; count the latter."""
-    below = np.int32(0)
-    for i in range(len(votes)):
-        count = abs(votes[i])
-        fails = count < enough
-        below += np.int32(fails)
-        mask[i] = slope * (np.float32(count) / clients) if fails else np.float32(1)
-    return below
+    values: NDArray[Any],
+    signs: NDArray[Any],
+    votes: NDArray[Any],
+    clients: np.float32,
+    enough: Any,
+    slope: np.float32,
+    mask: NDArray[np.float32] | None,
+) -> tuple[int, int, float]:
+    """Fill ``mask`` with 1 where |vote| is ``enough``, else with ``slope`` · |vote| / ``clients``.
 
-
-@njit(cache=True, nogil=True)
-def opposed(values: NDArray[Any], signs: NDArray[Any]) -> np.int32:
-    """How many values have the other sign than their sum of signs."""
-    found = np.int32(0)
+    Without a mask, values are multiplied by it at once. Returned are how many votes are not enough, how many values
+    have the other sign than their sum of ``signs``, and the sum of the votes that are not enough.
+    """
+    below, opposed, lost = 0, 0, 0
     for i in range(len(values)):
-        found += np.int32(signs[i] * values[i] < 0)
-    return found
+        count = abs(votes[i])
+        below += count < enough
+        lost += count if count < enough else 0
+        opposed += np.float32(signs[i]) * values[i] < 0
+        factor = slope * (np.float32(count) / clients) if count < enough else np.float32(1)
+        if mask is None:  # decided when it is compiled
+            values[i] *= factor
+        else:
+            mask[i] = factor
+    return below, opposed, lost

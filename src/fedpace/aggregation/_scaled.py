@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation._rule import Rule, ScaledStream, Stream, Sums, WeightedSum
-from fedpace.aggregation._signs import BLOCK, SignSum, blocks
+from fedpace.aggregation._signs import SignSum
 
 Votes = Literal["uniform", "samples"]
 
@@ -49,9 +48,7 @@ class SignScaledStream(ScaledStream):
 
     def add(self, update: Tensor, weight: float = 1.0) -> None:
         """Take one client's update."""
-        share = self._sum.share(weight)
-        for part in self.signs.adding(update):
-            self._sum.sum[part].add_(update[part], alpha=share)
+        self.signs.add_with(update, self._sum.share(weight), self._sum.sum)
         if self._votes is not None:
             self._votes.add(torch.sign(update), weight)
 
@@ -62,40 +59,30 @@ class SignScaledStream(ScaledStream):
 
     def split(self) -> tuple[Tensor, Tensor]:
         """The mean and its factors."""
-        mean = self._sum.mean()
-        mask = torch.empty(len(mean))
-        for part, factors in self._factors(mean):
-            mask[part] = factors
-        return mean, mask
+        mask = torch.empty(len(self._sum.sum))
+        return self._masked(mask), mask
 
     def finish(self) -> Tensor:
         """Their product, without a vector of factors."""
-        mean = self._sum.mean()
-        for part, factors in self._factors(mean):
-            mean[part] *= factors
-        return mean
+        return self._masked(None)
 
-    def _factors(self, mean: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """The factors of each block of coordinates, in a tensor that the next block reuses; then the diagnostics."""
-        from fedpace.aggregation._kernels import opposed, soft_mask
+    def _masked(self, mask: Tensor | None) -> Tensor:
+        """The mean, whose factors go into ``mask``, or into the mean itself."""
+        from fedpace.aggregation._kernels import soft_mask
 
-        values, signs, slope = mean.numpy(), self.signs.sum.numpy(), np.float32(self._rule.slope)
+        mean, signs = self._sum.mean(), self.signs.sum.numpy()
         votes, all_votes = (
             (signs, self.signs.clients or 1) if self._votes is None else (self._votes.mean().numpy(), 1.0)
         )
-        enough = self._rule.enough(all_votes)
-        room = torch.empty(min(BLOCK, len(mean)))
-        total, below, mismatch = 0.0, 0, 0
-        for part in blocks(len(mean)):
-            factors = room[: len(values[part])]
-            below += int(soft_mask(votes[part], np.float32(all_votes), enough, slope, factors.numpy()))
-            # A heavy minority can give the mean the sign that most clients oppose; the factor does not mend that.
-            mismatch += int(opposed(values[part], signs[part]))
-            total += float(factors.sum())
-            yield part, factors
+        # A Python integer would be 64 bits wide in the kernel, and so would each comparison with it.
+        enough = np.result_type(votes, np.int32).type(self._rule.enough(all_votes))
+        slope, factors = np.float32(self._rule.slope), None if mask is None else mask.numpy()
+        below, opposed, lost = soft_mask(mean.numpy(), signs, votes, np.float32(all_votes), enough, slope, factors)
         size = max(len(mean), 1)
         self.diagnostics = {
-            "mean_factor": total / size,
-            "majority_mismatch": mismatch / size,
+            "mean_factor": 1 - (below - self._rule.slope * lost / all_votes) / size,
+            # A heavy minority can give the mean the sign that most clients oppose; the factor does not mend that.
+            "majority_mismatch": opposed / size,
             "below_tau": below / size,
         }
+        return mean

@@ -52,18 +52,18 @@ class SignSum:
 
     def add(self, update: Tensor) -> None:
         """Count one client's signs. A client that sends zero lowers the agreement: it still counts in N."""
-        for _ in self.adding(update):
-            pass
-
-    def adding(self, update: Tensor) -> Iterator[slice]:
-        """Count block by block, for those who have other work to do on a block while it is in the cache."""
         from fedpace.aggregation._kernels import count_signs
 
         self.clients += 1
-        values = update.numpy()
-        for part in blocks(len(values)):
-            yield part
-            count_signs(values[part], self._sums[part])
+        count_signs(update.numpy(), self._sums)
+
+    def add_with(self, update: Tensor, share: float, totals: Tensor) -> None:
+        """Count one client's signs and, in the same pass over them, add ``share`` of its update to ``totals``."""
+        from fedpace.aggregation._kernels import add_and_count
+
+        self.clients += 1
+        sums = totals.numpy()
+        add_and_count(update.numpy(), sums.dtype.type(share), sums, self._sums)
 
     def counts(self, part: slice = slice(None)) -> Tensor:
         """|S| of some coordinates: agreement times the number of clients, an integer."""
