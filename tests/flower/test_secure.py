@@ -15,15 +15,14 @@ from flwr.clientapp import ClientApp
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 
 from fedpace.core import ClientError, ConfigError, Layout, Update
-from fedpace.experiments.engines import node_of
+from fedpace.experiments.engines import node_of, run_on, run_on_grid
 from fedpace.experiments.presets import load_config
-from fedpace.experiments.run import execute
-from fedpace.flower import InProcessGrid, OnGrid, Secure, SecureExchange, client_app
+from fedpace.flower import InProcessGrid, SecureExchange, client_app
 from fedpace.flower._packing import Packing
 from fedpace.flower._secagg import CONFIG, VECTOR, Key, setup_config, to_mask
 from fedpace.flower._secagg import Stage as Step
 from fedpace.flower.secure import SECURE, _neighbours, secure_answer
-from fedpace.server import Collected, Pruning, Schedule, Server, Stage, Weighing
+from fedpace.server import Collected, Pruning, Schedule, Secure, Server, Stage, Weighing
 from tests.server.helpers import buffers as held_buffers
 
 STEPS = [Step.SETUP, Step.SHARE_KEYS, Step.COLLECT_MASKED_VECTORS, Step.UNMASK]
@@ -359,9 +358,8 @@ def test_server_steps_as_if_it_had_seen_the_updates(rule, weights, mask_at):
 FAST = {"data.source": "digits", "model": "linear", "rounds": 2, "local.max_steps": 3, "data.partition.clients": 4}
 
 
-def run(config, secure, grid=InProcessGrid):
-    found = grid(client_app(lambda context: node_of(config)), config.data.partition.clients)
-    return execute(config, executor=OnGrid(grid=found, secure=secure))
+def run(config, grid=InProcessGrid):
+    return run_on_grid(config, grid(client_app(lambda context: node_of(config)), config.data.partition.clients))
 
 
 @pytest.mark.parametrize(
@@ -375,7 +373,7 @@ def run(config, secure, grid=InProcessGrid):
 )
 def test_run_in_secret_is_the_open_run(preset, rounds, changes):
     config = load_config(preset, {k: v for k, v in (FAST | changes).items() if k != "rounds"}).shortened(rounds)
-    opened, secret = run(config, None), run(config, Secure())
+    opened, secret = run(config), run(config.model_copy(update={"secure": Secure()}))
     for a, b in zip(opened.module.state_dict().values(), secret.module.state_dict().values(), strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-6)
     for a, b in zip(opened.records, secret.records, strict=True):
@@ -390,7 +388,7 @@ def test_run_in_secret_is_the_open_run(preset, rounds, changes):
 
 
 def test_run_goes_on_when_a_round_ends_early(caplog):
-    config = load_config("fedavg", FAST)
+    config = load_config("fedavg", FAST | {"secure": True})
 
     class Flaky(InProcessGrid):
         def send_and_receive(self, messages, *, timeout=None):
@@ -399,7 +397,7 @@ def test_run_goes_on_when_a_round_ends_early(caplog):
             first = self.asked == 3 and messages[0].metadata.message_type == SECURE
             return super().send_and_receive(messages)[2 if first else 0 :]  # of the vectors of the first round
 
-    result = run(config, Secure(), Flaky)
+    result = run(config, Flaky)
     first, second = result.records
     assert [len(record["dropped"]) for record in result.records] == [2, 0]
     assert (first["train_loss"], first["agreement"]) == (None, None)
@@ -418,11 +416,19 @@ def test_run_goes_on_when_a_round_ends_early(caplog):
 )
 def test_presets_that_need_each_update_are_refused_before_the_first_round(preset, reason):
     with pytest.raises(ConfigError, match=reason):
-        run(load_config(preset, FAST | {"model": "small_cnn", "rounds": 20}), Secure())
+        run(load_config(preset, FAST | {"model": "small_cnn", "rounds": 20, "secure": True}))
+
+
+def test_secrecy_is_one_word_of_config_and_needs_nodes():
+    assert load_config("gma", {"secure": True}).secure == Secure() == load_config("gma", {"secure": {}}).secure
+    assert load_config("gma", {"secure": False}).secure is None
+    assert load_config("gma", {"secure.shares": 0.5}).secure == Secure(shares=0.5)
+    with pytest.raises(ConfigError, match=r"expected --engine flower-…, found local"):
+        run_on("local", load_config("gma", {"secure": True}))
 
 
 def test_every_client_failing_ends_the_run():
-    config = load_config("fedavg", FAST)
+    config = load_config("fedavg", FAST | {"secure": True})
 
     class Broken(InProcessGrid):
         def send_and_receive(self, messages, *, timeout=None):
@@ -432,4 +438,4 @@ def test_every_client_failing_ends_the_run():
             return [Message(Error(1, "its disk is full"), reply_to=message) for message in messages]
 
     with pytest.raises(ClientError, match=r"every client failed in round 0; .*its disk is full"):
-        run(config, Secure(), Broken)
+        run(config, Broken)

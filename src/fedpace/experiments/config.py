@@ -24,6 +24,7 @@ from fedpace.server import (
     Guard,
     Pruning,
     Schedule,
+    Secure,
     ServerSGD,
     Stage,
 )
@@ -32,6 +33,11 @@ Window = Annotated[int, Field(ge=0)]
 
 _MODEL = "small_cnn"
 AnyModel = Annotated[str | ModelConfig, BeforeValidator(lambda value: parse_model(value, _MODEL))]
+
+
+def _switched(value: Any) -> Any:
+    """``secure = true`` is secure aggregation with its defaults."""
+    return ({} if value else None) if isinstance(value, bool) else value
 
 
 class DataConfig(Settings):
@@ -132,6 +138,7 @@ class RunConfig(Settings):
     anneal: AnnealConfig | None = None
     dampen: DampenConfig | None = None
     prune: PruneConfig | None = None
+    secure: Annotated[Secure | None, BeforeValidator(_switched)] = None
     buffers: BufferPolicy = "weighted_mean"
     guard: Guard = Guard()
     measuring: Measuring = Measuring()

@@ -46,8 +46,10 @@ def deploy(
     while not status.startswith("finished"):
         sleep(POLL)
         heard.news()
-        found = next(run for run in _flwr("list", superlink, "--run-id", run_id)["runs"])
-        status, details = found["status"], found["status-details"]
+        runs = _flwr("list", superlink, "--run-id", run_id)["runs"]
+        if not runs:
+            raise ClientError(f"{superlink} no longer knows run {run_id}; go on with --resume")
+        status, details = runs[0]["status"], runs[0]["status-details"]
     heard.news()
     if status != "finished:completed":
         raise ClientError(

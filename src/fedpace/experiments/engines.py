@@ -36,7 +36,7 @@ def run_on_grid(config: RunConfig, grid: Grid, timeout: float = 600.0, **options
     """Run a config on the nodes of a grid, from within a ServerApp; a node has ``timeout`` seconds to answer."""
     from fedpace.flower import OnGrid
 
-    return execute(config, executor=OnGrid(grid=grid, timeout=timeout), **options)
+    return execute(config, executor=OnGrid(grid=grid, timeout=timeout, secure=config.secure), **options)
 
 
 def node_of(config: RunConfig) -> Node:

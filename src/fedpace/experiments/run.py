@@ -14,6 +14,7 @@ from rich.console import Console
 from torch import nn
 
 from fedpace.analysis import Summary, accuracy_and_similarity, run_overview, summarise
+from fedpace.core import ConfigError
 from fedpace.data import Data, Federation, load
 from fedpace.engine import Executor, Listener, Record, read_rounds, read_run, train
 from fedpace.experiments.config import RunConfig
@@ -78,6 +79,8 @@ def execute(
     executor: Executor | None = None,
 ) -> Result:
     """Run a config. ``data``, ``model`` and ``executor`` replace what it names; ``out`` is the run folder."""
+    if config.secure is not None and executor is None:
+        raise ConfigError("secure: clients sum updates on Flower's nodes; expected --engine flower-…, found local")
     federation = federate(config, data)
     module = initial_model(config, federation, model)
     heard = [*listeners, *trackers(config.track, out)]

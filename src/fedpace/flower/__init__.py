@@ -11,7 +11,7 @@ from fedpace.flower.client import Node, client_app
 from fedpace.flower.execution import FlowerExecution, OnGrid
 from fedpace.flower.helpers import answer_probe, apply_pace, gradient_reply, wants_gradient
 from fedpace.flower.inprocess import InProcessGrid
-from fedpace.flower.secure import Secure, SecureExchange
+from fedpace.flower.secure import SecureExchange
 from fedpace.flower.strategies import ConflictFree, FedGGA, FedPACE, GradientMasked, Harmonised, SignDampened
 from fedpace.flower.strategy import ServerStrategy
 
@@ -25,7 +25,6 @@ __all__ = [
     "InProcessGrid",
     "Node",
     "OnGrid",
-    "Secure",
     "SecureExchange",
     "ServerStrategy",
     "SignDampened",

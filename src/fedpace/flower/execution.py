@@ -16,8 +16,8 @@ from fedpace.core import Buffers, ClientError, Layout, Update
 from fedpace.data import Federation
 from fedpace.engine import Execution, Executor, Task, Worker
 from fedpace.flower._wire import answers_from, model_record, tasks_record, to_record
-from fedpace.flower.secure import Secure, SecureExchange, secure_update
-from fedpace.server import Collected, Weighing
+from fedpace.flower.secure import SecureExchange, secure_update
+from fedpace.server import Collected, Secure, Weighing
 
 log = logging.getLogger("fedpace")
 

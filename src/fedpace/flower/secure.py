@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import ceil
 from random import SystemRandom
 from typing import Any, TypeVar, cast
 
@@ -13,9 +12,8 @@ import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
-from pydantic import Field
 
-from fedpace.core import Buffers, ClientError, Settings, Update
+from fedpace.core import Buffers, ClientError, Update
 from fedpace.flower._packing import Opened, Packing
 from fedpace.flower._replies import UNREADABLE, content_of
 from fedpace.flower._secagg import (
@@ -32,7 +30,7 @@ from fedpace.flower._secagg import (
     to_mask,
 )
 from fedpace.flower._wire import TOKEN
-from fedpace.server import FEWEST, Guard, Weighing
+from fedpace.server import Guard, Secure, Weighing
 
 log = logging.getLogger("fedpace")
 
@@ -40,28 +38,6 @@ SECURE = "train.secure"  # the type of message that our ClientApp answers
 PACKING, ANSWER = "packing", "answer"  # records of a message: what the integers mean, and what is no secret
 
 T = TypeVar("T")
-
-
-class Secure(Settings):
-    """How updates are summed in secret (SecAgg+, Bell et al., 2020).
-
-    ``shares``: the part of a round's clients among which each one's secrets are shared; ``threshold``: the part of the
-    shares that opens a secret, and so, of the clients, what must be left at the end of a round. Both are rounded up,
-    and at least 3. ``bound``: values wᵢuᵢ beyond it are clipped in the first round; whenever that happens, the next
-    round's is twice as high. Each value is rounded by less than N · ``bound`` / 2⁶².
-
-    Cost: a client sends 9 bytes per coordinate instead of 4 (10 if more than 127 take part), in four messages.
-    """
-
-    shares: float = Field(1.0, gt=0, le=1)
-    threshold: float = Field(2 / 3, gt=0.5, le=1)  # above a half, or two groups could open different secrets
-    bound: float = Field(2.0**20, gt=0, allow_inf_nan=False)
-
-    def counts(self, clients: int) -> tuple[int, int]:
-        """Shares and threshold among so many clients. On a ring, a client and its neighbours are an odd number."""
-        shares = max(FEWEST, ceil(self.shares * clients - 1e-9))
-        shares = min(shares + 1 - shares % 2, clients) if shares < clients else clients
-        return shares, max(FEWEST, ceil(self.threshold * shares - 1e-9))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from fedpace.server.pace import Pace, ShuffledPace, paces
 from fedpace.server.pruning import Pruner, Pruning
 from fedpace.server.schedule import AnyOptimizer, AnyPace, AnyRule, Schedule, Stage
 from fedpace.server.server import ExchangeReport, Server
-from fedpace.server.sums import FEWEST, Collected, Weighing
+from fedpace.server.sums import FEWEST, Collected, Secure, Weighing
 from fedpace.server.traffic import traffic
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Pruner",
     "Pruning",
     "Schedule",
+    "Secure",
     "Server",
     "ServerAdagrad",
     "ServerAdam",

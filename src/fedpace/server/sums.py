@@ -1,17 +1,42 @@
-"""What a server sees of a round whose updates are summed before they reach it, and what it cannot do with that."""
+"""Rounds whose updates are summed before they reach the server: how, what it sees of them, what it cannot do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Literal
 
+from pydantic import Field
+
 from fedpace.aggregation import Sums, rules
-from fedpace.core import Buffers, Update
+from fedpace.core import Buffers, Settings, Update
 from fedpace.server.schedule import Stage
 
 FEWEST = 3  # clients: in a sum of two, each of them knows the other's update as soon as it knows the sum
 Weights = Literal["uniform", "samples"]
+
+
+class Secure(Settings):
+    """How updates are summed in secret (SecAgg+, Bell et al., 2020).
+
+    ``shares``: the part of a round's clients among which each one's secrets are shared; ``threshold``: the part of the
+    shares that opens a secret, and so, of the clients, what must be left at the end of a round. Both are rounded up,
+    and at least 3. ``bound``: values wᵢuᵢ beyond it are clipped in the first round; whenever that happens, the next
+    round's is twice as high. Each value is rounded by less than N · ``bound`` / 2⁶².
+
+    Cost: a client sends 9 bytes per coordinate instead of 4 (10 if more than 127 take part), in four messages.
+    """
+
+    shares: float = Field(1.0, gt=0, le=1)
+    threshold: float = Field(2 / 3, gt=0.5, le=1)  # above a half, or two groups could open different secrets
+    bound: float = Field(2.0**20, gt=0, allow_inf_nan=False)
+
+    def counts(self, clients: int) -> tuple[int, int]:
+        """Shares and threshold among so many clients. On a ring, a client and its neighbours are an odd number."""
+        shares = max(FEWEST, ceil(self.shares * clients - 1e-9))
+        shares = min(shares + 1 - shares % 2, clients) if shares < clients else clients
+        return shares, max(FEWEST, ceil(self.threshold * shares - 1e-9))
 
 
 @dataclass(frozen=True)
