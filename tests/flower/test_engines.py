@@ -177,6 +177,32 @@ def test_missing_node_is_left_out_until_it_connects(caplog):
     assert result.records[0]["dropped"][0]["reason"] == "its node is not connected"
 
 
+def test_nodes_of_no_client_are_asked_once(caplog):
+    chosen = config("fedavg", measuring__per_client=0)
+    grid = InProcessGrid(client_app(lambda context: node_of(chosen)), 5)  # two more than the run has clients
+    result = run_on_grid(chosen, grid)
+    assert [record["dropped"] for record in result.records] == [[], [], []]
+    assert sorted(record.message for record in caplog.records) == [
+        "a node is client 3 of 3: left out",
+        "a node is client 4 of 3: left out",
+    ]
+
+
+def test_second_node_of_a_client_takes_the_place_of_the_first(caplog):
+    chosen = config("fedavg", rounds=2, measuring__per_client=0)
+    grid = grid_of(chosen)
+    first, context = next((n, c) for n, c in grid.contexts.items() if c.node_config["partition-id"] == 1)
+    grid.contexts[max(grid.contexts) + 1] = context
+
+    class Lose(Listener):
+        def finished_round(self, record):
+            grid.contexts.pop(first, None)
+
+    result = run_on_grid(chosen, grid, listeners=[Lose()])
+    assert [record["dropped"] for record in result.records] == [[], []]
+    assert caplog.text.count("two nodes are client 1: the second one is left out") == 1
+
+
 def test_no_node_at_all_is_an_error_after_a_bounded_wait():
     chosen = config("fedavg")
     grid = grid_of(chosen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 from string import Template
@@ -13,6 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedpace.core import ConfigError
+from fedpace.engine import Listener, Record
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.engines import node_of, run_on_grid
 from fedpace.experiments.presets import load_config
@@ -45,9 +47,19 @@ def server_app() -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         out = Path(str(context.run_config["out"]))
         timeout = float(context.run_config.get("timeout", 600))
-        run_on_grid(config_of(context), grid, timeout, out=out, resume=(out / "run.json").exists())
+        again = (out / "run.json").exists()
+        run_on_grid(config_of(context), grid, timeout, out=out, resume=again, listeners=[_Lines()])
 
     return app
+
+
+class _Lines(Listener):
+    """A line per round in Flower's log."""
+
+    def finished_round(self, record: Record) -> None:
+        accuracy = record.get("accuracy")
+        measured = "" if accuracy is None else f": accuracy {accuracy:.2%}"
+        logging.getLogger("flwr").info("round %d, %s%s", record["round"], record["stage"], measured)
 
 
 def write_app(
@@ -67,6 +79,7 @@ def write_app(
         "settings": json.dumps(json.dumps(settings)),  # a JSON text as a TOML string
         "out": json.dumps(str(out)),
         "timeout": timeout,
+        "clients": getattr(config.data.partition, "clients", None) or "N",
         "description": config.description,
     }
     for source in sorted(_TEMPLATE.rglob("*.tpl")):

@@ -60,6 +60,7 @@ class FlowerExecution(Execution):
         self.secure = secure is not None
         self._exchange = SecureExchange(grid, secure or Secure(), timeout)
         self._nodes: dict[int, int] = {}  # client → node
+        self._left_out: set[int] = set()  # nodes of no client, and second ones of a client
         self._wait_for_nodes(wait)
 
     def run(
@@ -142,17 +143,22 @@ class FlowerExecution(Execution):
     def _learn_nodes(self) -> None:
         """Ask the nodes that we do not know yet which client they are, and forget those that are gone."""
         connected = set(self._grid.get_node_ids())
+        if not connected.issuperset(self._nodes.values()):
+            self._left_out.clear()  # one of them may take the place of a node that is gone
         self._nodes = {client: node for client, node in self._nodes.items() if node in connected}
         asked = [
             Message(RecordDict({"config": ConfigRecord({"clients": self._clients})}), node, WHO, ttl=self._timeout)
-            for node in sorted(connected - set(self._nodes.values()))
+            for node in sorted(connected - self._left_out - set(self._nodes.values()))
         ]
         for reply in self._grid.send_and_receive(asked, timeout=self._timeout) if asked else ():
             if reply.has_error():
                 log.warning("node %d: %s", reply.metadata.src_node_id, reply.error.reason)
                 continue
             client = int(reply.content.config_records["config"]["client"])  # type: ignore[arg-type]
+            node = reply.metadata.src_node_id
             if not 0 <= client < self._clients:
                 log.warning("a node is client %d of %d: left out", client, self._clients)
-            elif self._nodes.setdefault(client, reply.metadata.src_node_id) != reply.metadata.src_node_id:
+                self._left_out.add(node)
+            elif self._nodes.setdefault(client, node) != node:
                 log.warning("two nodes are client %d: the second one is left out", client)
+                self._left_out.add(node)

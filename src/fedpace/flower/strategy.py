@@ -349,7 +349,11 @@ class ServerStrategy(FedAvg):
 
     def _figures(self, report: ExchangeReport, search: SearchReport | None) -> dict[str, float]:
         """What the server saw, as numbers."""
-        found: dict[str, Any] = {n: value for n, value in report.diagnostics.items() if isinstance(value, int | float)}
+        found: dict[str, Any] = {
+            name.replace("_", "-"): value  # as Flower writes them
+            for name, value in report.diagnostics.items()
+            if isinstance(value, int | float)
+        }
         found |= {"clients": report.clients, "dropped": len(report.dropped)}
         if report.agreement is not None:
             found["agreement"] = report.agreement["mean"]
