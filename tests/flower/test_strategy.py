@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from fedpace.core import ClientError, ConfigError, Layout, Perturbation, RunFolderError, Update, derive
-from fedpace.flower import ServerStrategy
+from fedpace.flower import ConflictFree, ServerStrategy
 from fedpace.server import Annealing, Pace, Schedule, Stage
 from fedpace.server.annealing import Lenient
 
@@ -497,6 +497,6 @@ def test_there_is_nothing_to_save_before_the_first_round(tmp_path):
 
 
 def test_metrics_are_numbers():
-    _, metrics = one_round(ServerStrategy(rule="conflict_free"), grid())
+    _, metrics = one_round(ConflictFree(), grid())
     assert {"clients", "dropped", "agreement", "similarity", "similarity-min", "loss"} <= set(metrics)
     assert all(isinstance(value, float) for value in metrics.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,8 +23,9 @@ def gram(rows: Tensor) -> Tensor:
     range of float32 are widened first.
     """
     found = _sum_of_runs(rows, rows.dtype)
-    squares = found.diagonal()
-    in_range = bool(((squares > 1e-30) & squares.isfinite()).all())
+    in_range = all(
+        1e-30 < square < torch.inf or not row.any() for square, row in zip(found.diagonal().tolist(), rows, strict=True)
+    )
     return found if in_range else _sum_of_runs(rows, torch.float64)
 
 
@@ -56,7 +58,8 @@ class Rows:
     """Updates that are kept whole, and their Gram matrix, which is built once."""
 
     def __init__(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> None:
-        self._space = torch.empty(clients, size, dtype=dtype)
+        # NumPy asks the system for large pages. Touching so much new memory in small ones takes longer than to fill it.
+        self._space = torch.from_numpy(np.empty((clients, size), torch.empty(0, dtype=dtype).numpy().dtype))
         self._gram: Tensor | None = None
         self.clients = 0
 

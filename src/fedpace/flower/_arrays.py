@@ -5,17 +5,40 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from io import BytesIO
 from itertools import chain
+from math import prod
+from typing import Any
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedpace.core import Buffers, ConfigError, Layout
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # BatchNorm's
+
+
+def values(array: Array) -> NDArray[Any]:
+    """What ``array.numpy()`` returns, but read-only, where it lies: nothing is copied, and no header parsed twice."""
+    data = array.data
+    end = 10 + int.from_bytes(data[8:10], "little")
+    if array.stype != "numpy.ndarray" or data[:8] != b"\x93NUMPY\x01\x00":
+        return array.numpy()  # as Flower may write it tomorrow
+    shape, order, dtype = _header(data[:end])
+    return np.frombuffer(data, dtype, count=prod(shape), offset=end).reshape(shape, order=order)
+
+
+@lru_cache(maxsize=4096)
+def _header(header: bytes) -> tuple[tuple[int, ...], Any, np.dtype[Any]]:
+    """Shape, order and dtype that the beginning of an .npy file tells."""
+    file = BytesIO(header)
+    np.lib.format.read_magic(file)
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    return shape, "F" if fortran else "C", dtype
 
 
 def is_buffer(name: str) -> bool:
@@ -84,8 +107,16 @@ class Arrays:
         integers = torch.empty(self.integers.size, dtype=torch.int64)
         return torch.empty(self.parameters.size), Buffers(torch.empty(self.floats.size), integers)
 
-    def read(self, record: ArrayRecord, vector: Tensor, buffers: Buffers | None) -> None:
-        """Copy a record's arrays into vector and buffers, or only a vector; a ValueError says what does not fit."""
+    @cached_property
+    def lossless(self) -> bool:
+        """Whether vector and buffers hold what the arrays do, to the bit."""
+        return {dtype for _, _, dtype in self.specs} <= {"float32", "int64"}
+
+    def read(self, record: ArrayRecord, vector: Tensor, buffers: Buffers | None, minus: Tensor | None = None) -> None:
+        """Copy a record's arrays into vector and buffers, or only a vector; a ValueError says what does not fit.
+
+        The vector becomes the parameters, or their difference to ``minus``.
+        """
         parts = [(self.parameters, vector)]
         if buffers is not None:
             parts += [(self.floats, buffers.floats), (self.integers, buffers.integers)]
@@ -95,19 +126,25 @@ class Arrays:
         if unknown := set(record) - expected:
             raise ValueError(f"there are arrays that were not asked for: {_few(unknown)}")
         for layout, flat in parts:
-            for name, view in layout.tensors(flat):
-                array = record[name].numpy()
-                if array.shape != tuple(view.shape):
-                    raise ValueError(f"wrong shape: array '{name}', expected {tuple(view.shape)}, found {array.shape}")
-                if (array.dtype.kind == "f") != view.is_floating_point() or array.dtype.kind not in "fiub":
-                    raise ValueError(f"array '{name}': expected {view.dtype}, found {array.dtype}")
-                view.copy_(torch.from_numpy(array))
+            into, origin = flat.numpy(), minus.numpy() if minus is not None and layout is self.parameters else None
+            for (name, part), shape in zip(layout.slices.items(), layout.shapes, strict=True):
+                array = values(record[name])
+                if array.shape != shape:
+                    raise ValueError(f"wrong shape: array '{name}', expected {shape}, found {array.shape}")
+                if (array.dtype.kind == "f") != flat.is_floating_point() or array.dtype.kind not in "fiub":
+                    raise ValueError(f"array '{name}': expected {into.dtype}, found {array.dtype}")
+                if origin is None:
+                    into[part] = array.ravel()
+                else:
+                    np.subtract(array.ravel(), origin[part], out=into[part], casting="same_kind")
 
     def record(self, vector: Tensor, buffers: Buffers) -> ArrayRecord:
         """Vector and buffers as the app's own arrays: same names, shapes, dtypes and order."""
         parts = ((self.parameters, vector), (self.floats, buffers.floats), (self.integers, buffers.integers))
         tensors: Mapping[str, Tensor] = dict(chain.from_iterable(layout.tensors(flat) for layout, flat in parts))
-        return ArrayRecord({name: Array(tensors[name].numpy().astype(dtype)) for name, _, dtype in self.specs})
+        return ArrayRecord(
+            {name: Array(tensors[name].numpy().astype(dtype, copy=False)) for name, _, dtype in self.specs}
+        )
 
 
 def _few(names: Iterable[str]) -> str:

@@ -58,12 +58,16 @@ class _Model:
 
     def take(self, record: ArrayRecord) -> None:
         """θ is what clients receive: in the arrays' precision, perhaps changed by what wraps the strategy."""
-        self.record = record
-        self.arrays.read(record, self.server.vector, self.server.buffers)
+        if record is not self.record:
+            self.record = record
+            self.arrays.read(record, self.server.vector, self.server.buffers)
 
     def settle(self) -> None:
         """Write what the server found into arrays; θ is then what they hold."""
-        self.take(self.arrays.record(self.server.vector, self.server.buffers))
+        record = self.arrays.record(self.server.vector, self.server.buffers)
+        if self.arrays.lossless:
+            self.record = record
+        self.take(record)
 
 
 @dataclass
@@ -92,9 +96,10 @@ class ServerStrategy(FedAvg):
     ``optimizer`` and ``weights`` ("samples" or "uniform") of all rounds. Then all of FedAvg's, and: ``seed``;
     ``guard``, what happens to values that are not finite; ``buffers``, which tells by their names the arrays that are
     averaged by examples and that no rule touches (what is not floating point is one anyway; of integers the largest is
-    taken); ``pairwise``, of how many clients cosines are measured, whose updates are kept for that; ``sends_pace``,
-    whether ClientApps understand a pace; ``wait``, the seconds after which too few nodes are an error; ``timeout``, the
-    seconds for messages that Flower's ``start`` does not send itself (probes, a second exchange within a round).
+    taken); ``pairwise``, of how many clients cosines are measured (their updates are kept for that, so by default of
+    none); ``sends_pace``, whether ClientApps understand a pace; ``wait``, the seconds after which too few nodes are an
+    error; ``timeout``, the seconds for messages that Flower's ``start`` does not send itself (probes, a second exchange
+    within a round).
 
     Metrics beside the clients' own: ``clients``, ``dropped``, the mean ``agreement``, ``similarity`` (mean cosine) and
     ``similarity-min``, where they apply ``pruned``, ``search-accepted`` and ``search-gain``, and numbers of the rule.
@@ -113,7 +118,7 @@ class ServerStrategy(FedAvg):
         seed: int = 0,
         guard: Guard | None = None,
         buffers: Callable[[str], bool] = is_buffer,
-        pairwise: int = 32,
+        pairwise: int = 0,
         sends_pace: bool = False,
         wait: float = 600.0,
         timeout: float = 3600.0,
@@ -301,7 +306,7 @@ class ServerStrategy(FedAvg):
 
     def _updates(self, exchange: Stage, answers: Sequence[tuple[int, Message | None]]) -> Iterator[Update]:
         """One update at a time, always in the same memory."""
-        arrays, theta = self.model.arrays, self.model.server.vector.clone()
+        arrays, theta = self.model.arrays, self.model.server.vector
         vector, buffers = arrays.empty()
         for client, reply in answers:
             try:
@@ -311,8 +316,8 @@ class ServerStrategy(FedAvg):
                     arrays.read(arrays_of(content, GRADIENT), vector, None)
                     update = Update(client, vector, examples)
                 else:
-                    arrays.read(arrays_of(content), vector, buffers)
-                    update = Update(client, vector.sub_(theta), examples, buffers=buffers)
+                    arrays.read(arrays_of(content), vector, buffers, minus=theta)
+                    update = Update(client, vector, examples, buffers=buffers)
             except UNREADABLE as error:
                 update = Update(client, failure=one_line(error))
             yield update

@@ -25,4 +25,5 @@ class ConflictFree(ServerStrategy):
         **options: Unpack[CommonOptions],
     ) -> None:
         rule = {"name": "conflict_free", "c": c, "client_weights": weights}
+        options.setdefault("pairwise", 32)  # the rule keeps all updates anyway
         super().__init__(rule=rule, optimizer=optimizer, weights=weights, **options)

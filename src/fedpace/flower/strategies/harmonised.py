@@ -25,4 +25,5 @@ class Harmonised(ServerStrategy):
         **options: Unpack[CommonOptions],
     ) -> None:
         rule = {"name": "harmonised", "negative": negative}
+        options.setdefault("pairwise", 32)  # the rule keeps all updates anyway
         super().__init__(rule=rule, optimizer=optimizer, weights=weights, **options)
