@@ -228,7 +228,7 @@ def test_agreement_of_exactly_tau_is_not_below_it():
         ("gma.table2", "FMNIST, label skew: FedAdam + GMA", "best", 87.18),
         ("gma.table2-clients", "MNIST, iid, 10 clients: FedAvg", "best", 99.11),
         ("gma.table2-images", "TinyImageNet, iid, 10 clients: FedYogi + GMA", "best", 30.78),
-        ("gma.table3", "CIFAR-10, quantity skew, 100 clients: FedAdam", "best", 79.24),
+        ("gma.table3-quantity", "CIFAR-10, quantity skew, 100 clients: FedAdam", "best", 79.24),
         ("gma.table4", "FedAvg + GMA", "non_participating", 78.53),
         ("gma.table6", "FMNIST, label skew: FedAvg, ρ = 0.9", "last10", 88.10),
         ("gma.table7", "BatchNorm, label skew: FedYogi", "last10", 67.29),
