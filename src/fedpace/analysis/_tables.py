@@ -27,7 +27,7 @@ class TextTable:
         """For a terminal; the rows whose numbers are in ``bold`` stand out."""
         table = Table(title=self.title, caption=self.caption, caption_justify="left")
         for column, side in zip(self.header, self.sides, strict=True):
-            table.add_column(escape_markup(column), justify=side)
+            table.add_column(escape_markup(column), justify=side, overflow="fold")  # names are never cut off
         for number, cells in enumerate(self.rows):
             table.add_row(*map(escape_markup, cells), style="bold" if number in bold else None)
         return table
