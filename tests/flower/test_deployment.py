@@ -97,6 +97,18 @@ class Deployment:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
 
+@pytest.mark.parametrize("script", ["superlink.sh", "supernode.sh"])
+def test_port_in_use_is_one_line(script):
+    with socket.create_server((HOST, 0)) as taken:
+        port = str(taken.getsockname()[1])
+        arguments = [HOST, port] if script == "superlink.sh" else [HOST, "9095", "0", "3", port]
+        command = ["bash", str(RECIPE / script), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: port {port}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_deployment(tmp_path):
     with ExitStack() as stack:
         deployment = Deployment(tmp_path, stack)
