@@ -31,6 +31,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/aggregation.py
 	$(BIN)/python benchmarks/population.py
+	$(BIN)/python benchmarks/personal.py
 	$(BIN)/python benchmarks/flower.py
 
 docs: $(VENV)/.installed-dev

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from pathlib import Path
+from zlib import crc32
 
 import torch
 from safetensors.torch import load, save
@@ -20,13 +20,13 @@ class ClientStates:
 
     With a folder each state is a file ``00012-00003.safetensors``: client 12 after round 3. Nothing is overwritten, so
     the states of an earlier checkpoint stay whole until that checkpoint is gone. A checkpoint holds the list of files
-    that belong to it, with their digests.
+    that belong to it, with their checksums.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._memory: dict[int, Tensors] = {}  # used without a folder
-        self._files: dict[int, list[tuple[int, int]]] = {}  # client → rounds and digests, oldest first
+        self._files: dict[int, list[tuple[int, int]]] = {}  # client → rounds and checksums, oldest first
 
     def of(self, client: int) -> Tensors:
         """What a client kept last; nothing at its first turn."""
@@ -51,25 +51,25 @@ class ClientStates:
         files = [file for file in self._files.get(client, []) if file[0] < round]  # a second exchange of the round
         while len(files) > 1 and files[1][0] <= round - KEPT:  # no checkpoint refers to it any more
             self._path(client, files.pop(0)[0]).unlink(missing_ok=True)
-        self._files[client] = [*files, (round, _digest(data))]
+        self._files[client] = [*files, (round, crc32(data))]
 
     def index(self) -> dict[str, Tensor]:
-        """For a checkpoint: client, round and digest of each state, or without a folder nothing."""
+        """For a checkpoint: client, round and checksum of each state, or without a folder nothing."""
         rows = [(client, *files[-1]) for client, files in sorted(self._files.items())]
         return {_INDEX: torch.tensor(rows)} if rows else {}
 
     def holds(self, tensors: Tensors) -> bool:
         """Whether every file that a checkpoint lists is there and whole."""
-        paths = [(self._path(client, round), digest) for client, round, digest in _rows(tensors)]
-        return all(path.is_file() and _digest(path.read_bytes()) == digest for path, digest in paths)
+        paths = [(self._path(client, round), checksum) for client, round, checksum in _rows(tensors)]
+        return all(path.is_file() and crc32(path.read_bytes()) == checksum for path, checksum in paths)
 
     def restore(self, tensors: Tensors) -> None:
         """Go back to the states of a checkpoint; older files are remembered only to be removed in their time."""
-        for client, round, digest in _rows(tensors):
+        for client, round, checksum in _rows(tensors):
             rounds = sorted(
                 int(path.stem.split("-")[1]) for path in self._path(client, 0).parent.glob(f"{client:05d}-*")
             )
-            self._files[client] = [*((older, 0) for older in rounds if older < round), (round, digest)]
+            self._files[client] = [*((older, 0) for older in rounds if older < round), (round, checksum)]
 
     def _path(self, client: int, round: int) -> Path:
         assert self._folder is not None
@@ -78,7 +78,3 @@ class ClientStates:
 
 def _rows(tensors: Tensors) -> list[tuple[int, int, int]]:
     return [tuple(row) for row in tensors[_INDEX].tolist()] if _INDEX in tensors else []
-
-
-def _digest(data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
