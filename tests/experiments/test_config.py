@@ -81,6 +81,10 @@ def test_gradients_are_taken_of_the_batches_that_training_would_see():
         ({"dampen": {"lr": 0}}, "here: dampen.lr: input should be greater than 0, found 0"),
         ({"cohort": {"number": 2, "fraction": 0.5}}, "here: cohort: give a fraction or a number of clients, not both"),
         (
+            {"rounds": 5, "cohort": {"late": 1, "joins": 5}},
+            "here: cohort.joins: expected a round below 5, found 5",
+        ),
+        (
             {"cohort": {"joins": 3}},
             "here: cohort: joins is the round of the late clients: expected late above 0 beside it, found",
         ),

@@ -155,6 +155,12 @@ class RunConfig(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _late_ones_join(self) -> RunConfig:
+        if self.cohort.joins is not None and self.cohort.joins >= self.rounds:
+            raise ValueError(f"cohort.joins: expected a round below {self.rounds}, found {self.cohort.joins}")
+        return self
+
     def schedule(self) -> Schedule:
         """The stages that the tables ``anneal``, ``dampen`` and ``prune`` describe."""
         base = Stage(name=self._base_name(), **dict(self.aggregate))
