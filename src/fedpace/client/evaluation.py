@@ -12,7 +12,7 @@ from fedpace.client._work import ClientWork, Context, works
 from fedpace.core import Update
 from fedpace.data import Shard
 
-BATCH = 250  # divides the usual 10,000 test images; larger batches leave the cache
+BATCH = 100  # divides the usual 10,000 test images; larger batches leave the cache
 
 
 @works.register("evaluation")
