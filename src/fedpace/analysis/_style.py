@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -22,6 +23,24 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 def line_style(index: int) -> tuple[str, str]:
     """Colour and dashes of the ``index``-th line: 21 lines can be told apart."""
     return PALETTE[index % len(PALETTE)], _DASHES[index // len(PALETTE) % len(_DASHES)]
+
+
+def line_styles(labels: Iterable[str], bases: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
+    """Colour and dashes of each line. Where lines have several ``bases``, those of one share a colour.
+
+    >>> line_styles(["a", "a + mask", "b"], {"a + mask": "a"})
+    {'a': ('#0072B2', '-'), 'a + mask': ('#0072B2', '--'), 'b': ('#D55E00', '-')}
+    """
+    found: dict[str, list[str]] = {}
+    for label in labels:
+        found.setdefault((bases or {}).get(label, label), []).append(label)
+    if len(found) == 1 or max(map(len, found.values()), default=1) == 1:
+        return {label: line_style(index) for index, label in enumerate(chain.from_iterable(found.values()))}
+    return {
+        label: (line_style(base)[0], _DASHES[variant % len(_DASHES)])
+        for base, variants in enumerate(found.values())
+        for variant, label in enumerate(variants)
+    }
 
 
 def blank(width: float = 7.0, height: float = 4.2) -> Figure:

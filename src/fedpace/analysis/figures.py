@@ -22,7 +22,7 @@ from fedpace.analysis._style import (
     clean,
     finish,
     heading,
-    line_style,
+    line_styles,
     note,
     percent,
     round_axis,
@@ -42,29 +42,32 @@ def accuracy_curves(
     of: Callable[[Sequence[Record]], Curve] = accuracy_curve,
     ylabel: str = "accuracy",
     repetitions: str = "seeds",
+    bases: Mapping[str, str] | None = None,
 ) -> Figure:
     """Accuracy by round: a line for each method's mean over seeds, in a band from its lowest to its highest seed.
 
     More than five methods are drawn without bands, which would hide one another. A round is drawn if every seed
     measured it: a mean over changing seeds would jump where no accuracy did.
     ``of`` draws another fraction than held-out accuracy: FedPACE's Fig. 1 shows :func:`client_accuracy_curve`.
-    ``repetitions`` is what the runs of a method differ in, if not seeds.
+    ``repetitions`` is what the runs of a method differ in, if not seeds. ``bases`` says which methods are variants of
+    which: they share a colour if there are several.
     """
     figure = blank()
     axes = figure.add_subplot()
     ends = []
     banded = len(histories) <= MOST_BANDS
-    for index, (method, runs) in enumerate(histories.items()):
+    styles = line_styles(histories, bases)
+    for method, runs in histories.items():
         curves = [of(records) for records in runs]
         rounds = sorted(set.intersection(*map(set, curves))) if curves else []
         if not rounds:
             continue
         values = np.array([[curve[number] for number in rounds] for curve in curves])
-        colour, dashes = line_style(index)
+        colour, dashes = styles[method]
         axes.plot(rounds, values.mean(0), color=colour, linestyle=dashes, linewidth=2, label=method)
         if len(curves) > 1 and banded:
             axes.fill_between(rounds, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
-        ends.append((rounds[-1], float(values.mean(0)[-1]), method, index))
+        ends.append((rounds[-1], float(values.mean(0)[-1]), method, styles[method]))
     clean(axes)
     round_axis(axes)
     axes.yaxis.set_major_formatter(percent())
@@ -79,12 +82,11 @@ def accuracy_curves(
     return finish(figure, path)
 
 
-def _label_ends(axes: Axes, ends: Sequence[tuple[int, float, str, int]]) -> None:
+def _label_ends(axes: Axes, ends: Sequence[tuple[int, float, str, tuple[str, str]]]) -> None:
     """Each line's name and last value to the right of the axes, tied to its end; close labels are moved apart."""
     low, high = axes.get_ylim()
     heights = spread([value for _, value, _, _ in ends], gap=(high - low) * 0.06)
-    for (last, value, method, index), height in zip(ends, heights, strict=True):
-        colour, dashes = line_style(index)
+    for (last, value, method, (colour, dashes)), height in zip(ends, heights, strict=True):
         axes.plot([last], [value], "o", color=colour, markersize=5, clip_on=False, label="_end")
         axes.annotate(
             f"{method}  {value:.1%}",

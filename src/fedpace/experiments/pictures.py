@@ -48,13 +48,26 @@ def _only(
     """What a picture of one panel shows; its title names the panel, so that labels need not."""
     chosen = [i for i, job in enumerate(jobs) if reproduction.methods[job.label].panel == panel or not panel]
     title = f"{reproduction.title.partition(':')[0]}: {panel}" if panel else reproduction.title
-    shorter = [replace(jobs[i], label=jobs[i].label.removeprefix(f"{panel}: ")) for i in chosen]
-    return reproduction.model_copy(update={"title": title}), shorter, [results[i] for i in chosen]
+
+    def short(label: str) -> str:
+        return label.removeprefix(f"{panel}: ")
+
+    shorter = [replace(jobs[i], label=short(jobs[i].label)) for i in chosen]
+    methods = {
+        short(label): variant.model_copy(update={"versus": short(variant.versus)})
+        for label, variant in reproduction.methods.items()
+        if variant.panel == panel or not panel
+    }
+    narrowed = reproduction.model_copy(update={"title": title, "methods": methods})
+    return narrowed, shorter, [results[i] for i in chosen]
 
 
 def _curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
     return accuracy_curves(
-        _histories(jobs, results), title=reproduction.title, repetitions=_repetition(reproduction) + "s"
+        _histories(jobs, results),
+        title=reproduction.title,
+        repetitions=_repetition(reproduction) + "s",
+        bases={label: variant.versus for label, variant in reproduction.methods.items() if variant.versus},
     )
 
 
