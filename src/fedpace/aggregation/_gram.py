@@ -11,34 +11,37 @@ from torch import Tensor
 from fedpace.aggregation._signs import blocks
 
 NOISE = 1e-6  # how exactly an inner product is known, relative to the lengths of its two vectors
-RUN = 256  # columns: longer float32 sums lose digits, shorter ones lose speed
 WHOLE = (slice(None),)
 
 
-def gram(rows: Tensor) -> Tensor:
-    """UUᵀ in float64. Short runs of columns are multiplied in the precision of the rows and their products summed.
+def gram(rows: Tensor, part: slice = slice(None)) -> Tensor:
+    """UUᵀ in float64, over a part of the columns.
 
-    That is as fast as a product of matrices. Entries of float32 rows are known to about 1e-8 · ‖uᵢ‖‖uⱼ‖, and to
-    about ``NOISE`` where rounding errors have one sign because coordinates are equal. Rows whose squares leave the
-    range of float32 are widened first.
+    Short runs of columns are multiplied in the precision of the rows and their products summed in float64: entries of
+    float32 rows are known to about 1e-8 · ‖uᵢ‖‖uⱼ‖, and to ``NOISE`` where rounding errors have one sign because
+    coordinates are equal. Rows whose squares leave the range of float32 are widened first.
     """
-    found = _sum_of_runs(rows, rows.dtype)
+    found = _products(rows, part, rows.dtype)
     in_range = all(
-        1e-30 < square < torch.inf or not row.any() for square, row in zip(found.diagonal().tolist(), rows, strict=True)
+        1e-30 < square < torch.inf or not row.any()
+        for square, row in zip(found.diagonal().tolist(), rows[:, part], strict=True)
     )
-    return found if in_range else _sum_of_runs(rows, torch.float64)
+    return found if in_range else _products(rows, part, torch.float64)
 
 
-def _sum_of_runs(rows: Tensor, dtype: torch.dtype) -> Tensor:
-    total = torch.zeros(len(rows), len(rows), dtype=torch.float64)
-    for part in blocks(rows.shape[1], 4):  # many rows share the cache
-        block = rows[:, part].to(dtype)
-        count = block.shape[1] // RUN
-        runs = block[:, : count * RUN].reshape(len(rows), count, RUN).transpose(0, 1)
-        total += torch.bmm(runs, runs.mT).sum(dim=0, dtype=torch.float64)
-        rest = block[:, count * RUN :]
-        total += rest @ rest.T
-    return total
+def _products(rows: Tensor, part: slice, dtype: torch.dtype) -> Tensor:
+    from fedpace.aggregation._kernels import add_products
+
+    count, (first, last, _) = len(rows), part.indices(rows.shape[1])
+    total = np.zeros((count + 1, count + 1))
+    if rows.dtype == dtype:
+        add_products(rows.contiguous().numpy(), first, last, total)
+    else:  # a copy in another precision, but never of all columns at once
+        for block in blocks(last - first, count):
+            widened = rows[:, first:last][:, block].to(dtype).contiguous()
+            add_products(widened.numpy(), 0, widened.shape[1], total)
+    lower = torch.from_numpy(total[:count, :count]).tril()
+    return lower + lower.tril(-1).T
 
 
 def cosines(gram_matrix: Tensor) -> Tensor:
@@ -92,7 +95,7 @@ class Rows:
 
     def grams(self, parts: Sequence[slice]) -> list[Tensor]:
         """The Gram matrix of each part of the columns. Together the parts cover all, so these add up to that of U."""
-        found = [gram(self.matrix[:, part]) for part in parts]
+        found = [gram(self.matrix, part) for part in parts]
         self._gram = torch.stack(found).sum(dim=0)
         return found
 

@@ -79,7 +79,8 @@ def clean(axes: Axes) -> None:
 def round_axis(axes: Axes) -> None:
     """The x axis counts rounds: whole numbers only."""
     axes.set_xlabel("round")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ticks = 6 if axes.dataLim.x1 >= 1000 else 10  # long numbers need room
+    axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True, min_n_ticks=1))
 
 
 def percent() -> FuncFormatter:
