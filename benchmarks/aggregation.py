@@ -10,12 +10,14 @@ from itertools import product
 from statistics import median
 from time import perf_counter
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
 from torchjd.aggregation import CAGrad, PCGrad
 
 from fedpace.aggregation import AndMask, ConflictFree, Dampened, Masked, Mean, Rule, gram
+from fedpace.aggregation._simplex import pgd
 
 SIZES, CLIENTS, REPEATS = (1_000_000, 11_000_000), (10, 50), 7
 SIGN_RULES = (Dampened(), Masked(), AndMask())
@@ -66,13 +68,13 @@ def pairwise_rules() -> Table:
     rule = ConflictFree()
     for size, clients in product(SIZES, CLIENTS):
         rows = torch.randn(clients, size, generator=torch.Generator().manual_seed(0))
-        weights, matrix = torch.full((clients,), 1 / clients, dtype=torch.float64), gram(rows)
-        coefficients = torch.rand(clients)
+        matrix, coefficients = gram(rows).numpy(), torch.rand(clients)
+        guidance = rule.guidance(matrix, np.full(clients, 1 / clients))
         found = ratios(
             {
                 "conflict_free": lambda: rule(rows),  # noqa: B023  # called before the loop goes on
                 "passes": lambda: (gram(rows), coefficients @ rows),  # noqa: B023
-                "solver": lambda: rule.coefficients(matrix, weights),  # noqa: B023
+                "solver": lambda: pgd(matrix, guidance, rule.c),  # noqa: B023
                 "cagrad": lambda: CAGrad(c=0.5)(rows),  # noqa: B023
                 "pcgrad": lambda: PCGrad()(rows),  # noqa: B023
             },

@@ -26,8 +26,8 @@ from fedpace.experiments.engines import Engine, run_on
 from fedpace.experiments.presets import load_config
 from fedpace.flower import ConflictFree, GradientMasked, Harmonised, InProcessGrid, SignDampened
 
-CLIENTS, REPEATS = 10, 5
-SIZES = {100_000: 1.3, 11_000_000: 1.5}  # parameters → wanted ratio
+CLIENTS = 10
+SIZES = {100_000: (1.3, 40), 11_000_000: (1.5, 9)}  # parameters → wanted ratio, rounds to measure
 ENGINES: tuple[Engine, ...] = ("local", "flower-simulation")
 
 
@@ -70,12 +70,12 @@ def strategies() -> Table:
         "ConflictFree": ConflictFree,
     }
     table = Table("parameters", "time of", *built, "wanted", title=f"Relative to Flower's FedAvg, {CLIENTS} clients")
-    for size, wanted in SIZES.items():
+    for size, (wanted, repeats) in SIZES.items():
         initial = ArrayRecord({f"{i}": Array(np.zeros(size // 10, dtype=np.float32)) for i in range(10)})
         grid = InProcessGrid(client(), CLIENTS)
         runs = {name: (build(), initial) for name, build in built.items()}
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in built}
-        for number in range(1, REPEATS + 2):
+        for number in range(1, repeats + 2):
             for name, (strategy, arrays) in runs.items():
                 found, whole, alone = one_round(strategy, number, arrays, grid)
                 runs[name] = (strategy, found)

@@ -62,7 +62,7 @@ def test_only_so_many_rows_are_kept(clients, options, kept):
     updates = rows(clients)
     monitor = watch(updates, **options)
     found = monitor.similarity()
-    assert len(found["matrix"]) == len(monitor._rows.matrix) == kept
+    assert len(found["matrix"]) == len(monitor.rows.matrix) == kept
     assert found["mean"] == watch(updates[:kept]).similarity()["mean"]
     assert len(monitor.agreement()["histogram"]) == clients + 1  # signs are counted of all
 

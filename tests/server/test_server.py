@@ -116,6 +116,28 @@ def test_answers_may_be_overwritten_by_the_next(name):
     assert (one.buffers.floats.tolist(), one.buffers.integers.tolist()) == ([2.0], [4])
 
 
+@pytest.mark.parametrize("pairwise", [0, 2, 32])
+@pytest.mark.parametrize("name", rules.names())
+def test_updates_may_be_written_where_they_will_be_kept(name, pairwise):
+    stage, places = Stage(rule=name), set()
+    one, two = server(pairwise=pairwise), server(pairwise=pairwise)
+
+    def answers(sent):
+        for i, row in enumerate(sent):
+            kept = one.room()
+            places.update(() if kept is None else [kept.data_ptr()])
+            yield Update(i, row.clone() if kept is None else kept.copy_(row), 10, {"loss": float(i)})
+
+    for seed in range(3):
+        sent = rows(5, seed)
+        sent[1] = torch.nan  # that client is dropped, and the next one lies in its place
+        found, expected = one.exchange(stage, answers(sent), 5), exchange(two, sent, stage)
+        assert torch.equal(one.vector, two.vector)
+        assert (found.similarity, found.agreement) == (expected.similarity, expected.agreement)
+    keeps_all = stage.rule.start(6, 5).rows is not None
+    assert len(places) == (4 if keeps_all else min(pairwise, 4))  # the same ones in all rounds
+
+
 # A second exchange within a round ------------------------------------------------------------------------------------
 
 

@@ -88,9 +88,20 @@ class Rows:
         assert self._gram is not None
         return self._gram
 
+    def replace(self, former: Rows) -> None:
+        """Lie where rows lay that are no longer needed, if they had this size: new memory takes its time."""
+        if former._space.shape == self._space.shape and former._space.dtype == self._space.dtype:
+            self._space = former._space
+
+    def room(self) -> Tensor | None:
+        """Where the next update will be kept, if there is room for it: written there at once, it is not copied."""
+        return self._space[self.clients] if self.clients < len(self._space) else None
+
     def add(self, update: Tensor) -> None:
-        """Copy one update."""
-        self._space[self.clients] = update
+        """Keep one update."""
+        kept = self._space[self.clients]
+        if kept.data_ptr() != update.data_ptr():
+            kept.copy_(update)
         self.clients += 1
 
     def grams(self, parts: Sequence[slice]) -> list[Tensor]:

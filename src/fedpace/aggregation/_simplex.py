@@ -41,10 +41,10 @@ def pgd(gram: Matrix, guidance: Vector, c: float, gap: float = 1e-8) -> tuple[Ve
     progress is slow, and SciPy ends what was begun if the relative duality gap is still above ``gap``.
     """
     problem = _Dual(gram, guidance, c)
-    x = _fista(problem, gap)
-    if problem.gap(x) > gap:
+    x, left = _fista(problem, gap)
+    if left > gap:
         further = _scipy(problem.at, x, problem.prices, jac=True, options={"ftol": 1e-14})
-        x = min(x, problem.polish(further), key=problem.gap)
+        x = min(x, further, problem.polish(further), key=problem.gap)
     return x * problem.prices, problem.kappa(x)
 
 
@@ -104,11 +104,11 @@ class _Dual:
         return np.asarray(np.maximum(point - shifts[last] * self.prices, 0))
 
     def polish(self, x: Vector) -> Vector:
-        """Where ∇F = μ · prices for the clients that take part in x: a quadratic equation for μ. Or x, if better."""
+        """Where ∇F = μ · prices for the clients that take part in x: a quadratic equation for μ. Or x, if nowhere."""
         some = x > NOISE * x.max()
         while some.any():
             both = np.stack([self.prices[some], self.slope[some]])
-            solved = np.linalg.lstsq(self.cosines[np.ix_(some, some)], both.T, rcond=NOISE)[0].T
+            solved = np.linalg.lstsq(self.cosines[some][:, some], both.T, rcond=NOISE)[0].T
             (a, b), (_, d) = both @ solved.T
             root = np.sqrt(max(b**2 - a * (d - self.c**2), 0.0))
             if a <= 0 or root == 0:
@@ -116,18 +116,18 @@ class _Dual:
             exact = np.zeros_like(x)
             exact[some] = ((b + root) / a * solved[0] - solved[1]) / root
             if (exact >= 0).all():
-                return min(x, exact, key=self.gap)
+                return exact
             some = exact > 0
         return x
 
 
-def _fista(problem: _Dual, gap: float, iterations: int = 200) -> Vector:
-    """Beck & Teboulle (2009), with backtracking, and a restart where momentum leads uphill."""
+def _fista(problem: _Dual, gap: float, iterations: int = 200) -> tuple[Vector, float]:
+    """Beck & Teboulle (2009), with backtracking, and a restart where momentum leads uphill. Returns x and its gap."""
     x = ahead = problem.lengths / len(problem.lengths)
     value, momentum, curvature = problem.at(x)[0], 1.0, 1.0
     for iteration in range(iterations):
-        if iteration % 10 == 0 and problem.gap(exact := problem.polish(x)) <= gap:
-            return exact
+        if iteration % 10 == 0 and (left := problem.gap(exact := problem.polish(x))) <= gap:
+            return exact, left
         value_ahead, gradient = problem.at(ahead)
         curvature /= 1.5
         while True:
@@ -142,7 +142,8 @@ def _fista(problem: _Dual, gap: float, iterations: int = 200) -> Vector:
         next_momentum = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         ahead = new + (momentum - 1) / next_momentum * (new - x)
         x, value, momentum = new, new_value, next_momentum
-    return problem.polish(x)
+    left, x = min(((problem.gap(point), point) for point in (x, problem.polish(x))), key=lambda found: found[0])
+    return x, left
 
 
 def _scipy(objective: Callable[[Vector], Any], start: Vector, prices: Vector, **options: Any) -> Vector:

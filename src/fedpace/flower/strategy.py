@@ -305,10 +305,12 @@ class ServerStrategy(FedAvg):
         return report, [reply.content for client, reply in answers if reply is not None and client in used]
 
     def _updates(self, exchange: Stage, answers: Sequence[tuple[int, Message | None]]) -> Iterator[Update]:
-        """One update at a time, always in the same memory."""
-        arrays, theta = self.model.arrays, self.model.server.vector
-        vector, buffers = arrays.empty()
+        """One update at a time, always in the same memory, unless the server keeps it."""
+        arrays, server, theta = self.model.arrays, self.model.server, self.model.server.vector
+        passing, buffers = arrays.empty()
         for client, reply in answers:
+            kept = server.room()
+            vector = passing if kept is None else kept
             try:
                 content = content_of(reply)
                 examples = examples_of(content, self.weighted_by_key)

@@ -30,7 +30,7 @@ class Monitor:
         self._kind = kind
         self._pairwise = pairwise
         self._keeps_rows = rows is None
-        self._rows = rows if rows is not None else Rows(layout.size, min(clients, pairwise))
+        self.rows = rows if rows is not None else Rows(layout.size, min(clients, pairwise))
         self._counts_signs = signs is None
         self.signs = signs if signs is not None else SignSum(layout.size, clients)
 
@@ -38,8 +38,8 @@ class Monitor:
         """Take one update."""
         if self._counts_signs:
             self.signs.add(update)
-        if self._keeps_rows and self._rows.clients < self._pairwise:
-            self._rows.add(update)
+        if self._keeps_rows and self.rows.clients < self._pairwise:
+            self.rows.add(update)
 
     def absorb(self, sums: Sums) -> None:
         """Take the signs of updates that were summed elsewhere, of which no pair can be compared."""
@@ -48,9 +48,9 @@ class Monitor:
 
     def similarity(self) -> dict[str, Any] | None:
         """Pairwise cosines of the clients, and of which kind of vector; ``None`` without a pair."""
-        if min(self._rows.clients, self._pairwise) < 2:
+        if min(self.rows.clients, self._pairwise) < 2:
             return None
-        matrix = cosines(self._rows.gram[: self._pairwise, : self._pairwise])
+        matrix = cosines(self.rows.gram[: self._pairwise, : self._pairwise])
         found = pairs(matrix)
         rounded = [[round(value, 4) for value in row] for row in matrix.tolist()]
         return {"kind": self._kind, "mean": float(found.mean()), "min": float(found.min()), "matrix": rounded}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedpace.aggregation import MagnitudeAgreement
+from fedpace.aggregation import MagnitudeAgreement, Rows
 from fedpace.core import Buffers, ConfigError, Layout, ServerHalf, Tensors, Update, with_prefix
 from fedpace.server.annealing import Probe, SearchReport
 from fedpace.server.buffers import BufferPolicy, BufferStream
@@ -79,6 +79,7 @@ class Server:
         self.half = half
         self._optimizer: Tensors = {}
         self._agreement: Tensor | None = None  # what the pace remembers
+        self._rows = Rows(0, 0)  # of the last exchange
 
     def search(self, stage: Stage, seed: int, probe: Probe) -> SearchReport | None:
         """Run the stage's search and move θ to what it found."""
@@ -107,6 +108,8 @@ class Server:
         half = self.half if stage.sends == "update" else None
         stream = Parts(stage.rule, self.layout, self.ruled, clients)
         monitor = Monitor(self.layout, clients, stage.sends, stream.signs, self.pairwise, stream.rows)
+        monitor.rows.replace(self._rows)
+        self._rows = monitor.rows
         buffers = BufferStream(self.buffer_policy)
         agreement = MagnitudeAgreement(self.layout.size) if stage.pace is not None else None
         touched = torch.zeros(self.layout.size, dtype=torch.bool) if stage.counts else None
@@ -140,6 +143,10 @@ class Server:
             self._agreement = stage.pace.remember(self._agreement, agreement.finish()[1])
         self._conclude(stage, stream, monitor, touched, buffers, report)
         return report
+
+    def room(self) -> Tensor | None:
+        """Where the next update of an exchange will be kept, if it is: it may be written there at once."""
+        return self._rows.room()
 
     def exchange_sums(
         self, stage: Stage, collected: Collected, clients: int, accepted: Callable[[Update], None] = _ignore
