@@ -5,7 +5,7 @@ Everything but the clients' work counts: sending, guarding, aggregating, and per
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -17,7 +17,6 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from fedpace.core import Update
 from fedpace.engine import Listener, Record
 from fedpace.engine.states import ClientStates
 from fedpace.experiments.presets import load_config
@@ -37,52 +36,47 @@ SETTINGS = {
 
 
 class Clock(Listener):
-    """Seconds of each round that no client worked in."""
+    """Seconds of each round in which no client worked, and those of them that went into what clients keep."""
 
     def __init__(self) -> None:
         self.overheads: list[float] = []
-        self._work, self._start = 0.0, perf_counter()
+        self.storing: list[float] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._spent, self._start = {"work": 0.0, "state": 0.0}, perf_counter()
 
     def finished_round(self, record: Record) -> None:
         """Note the round, and begin the next one."""
-        self.overheads.append(perf_counter() - self._start - self._work)
-        self._work, self._start = 0.0, perf_counter()
+        self.overheads.append(perf_counter() - self._start - self._spent["work"])
+        self.storing.append(self._spent["state"])
+        self._begin()
 
-    def timing(self, work: Callable[..., Update]) -> Callable[..., Update]:
-        """A work whose time is known."""
+    def timing(self, kind: type, method: str, on: str) -> AbstractContextManager[object]:
+        """Meanwhile the time of a method is known."""
+        original = getattr(kind, method)
 
-        def timed(*arguments: Any) -> Update:
+        def timed(*arguments: Any) -> Any:
             start = perf_counter()
             try:
-                return work(*arguments)
+                return original(*arguments)
             finally:
-                self._work += perf_counter() - start
+                self._spent[on] += perf_counter() - start
 
-        return timed
+        return patch.object(kind, method, timed)
 
 
-def overhead(preset: str) -> tuple[float, int]:
-    """Seconds per client and round beside the clients' work, and the bytes that a client keeps."""
+def overhead(preset: str) -> tuple[float, float, int]:
+    """Seconds per client and round beside the clients' work, those for its state, and the bytes of it."""
     config, clock = load_config(preset, SETTINGS), Clock()
-    kind = type(config.local)
-    with TemporaryDirectory() as folder, patch.object(kind, "__call__", clock.timing(kind.__call__)):
+    with TemporaryDirectory() as folder, ExitStack() as patches:
+        patches.enter_context(clock.timing(type(config.local), "__call__", "work"))
+        for method in ("of", "keep"):
+            patches.enter_context(clock.timing(ClientStates, method, "state"))
         execute(config, out=Path(folder) / "run", listeners=[clock])
         files = sorted(Path(folder).rglob("00000-*.safetensors"))
         kept = files[-1].stat().st_size if files else 0
-    return median(clock.overheads[2:]) / CLIENTS, kept
-
-
-def storing(size: int) -> float:
-    """Seconds to keep and to find again a state of so many bytes."""
-    state, times = {"state": torch.zeros(size // 4)}, []
-    with TemporaryDirectory() as folder:
-        states = ClientStates(Path(folder))
-        for number in range(ROUNDS):
-            start = perf_counter()
-            states.keep(0, number, state)
-            states.of(0)
-            times.append(perf_counter() - start)
-    return median(times)
+    return median(clock.overheads[2:]) / CLIENTS, median(clock.storing[2:]) / CLIENTS, kept
 
 
 def main() -> None:
@@ -93,9 +87,8 @@ def main() -> None:
         title=f"Per client and round, cnn4 on CIFAR-10, {CLIENTS} clients (wanted: at most FedAvg's)",
     )
     for method in METHODS:
-        plain, _ = overhead("fedavg")
-        own, kept = overhead(method)
-        stored = storing(kept) if kept else 0.0
+        plain, _, _ = overhead("fedavg")
+        own, stored, kept = overhead(method)
         cells = (f"{kept / 1e6:.1f}", *(f"{1000 * value:.1f}" for value in (own, plain, stored)))
         table.add_row(method, *cells, f"{(own - stored) / plain:.2f} ×")
     Console().print(table)
