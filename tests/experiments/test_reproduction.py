@@ -330,6 +330,16 @@ def test_a_sweep_has_a_line_for_each_rule(tmp_path):
     assert "P = 30 %" not in text
 
 
+def test_a_picture_of_seeds_says_what_it_shows(tmp_path):
+    reproduction = load_reproduction("gma.table4")
+    jobs = reproduction.jobs("smoke", tmp_path)
+    last = {"round": 0, "accuracy": 0.5, "cohort": [0], "client_accuracy": {"0": 0.9, "1": 0.1}}
+    written = draw(reproduction, jobs, [Result({}, [last])] * len(jobs), tmp_path)
+    assert "<!-- Last round: accuracy on the clients that took part (point: one seed, bar: mean) -->" in (
+        written[1].read_text()
+    )
+
+
 def test_page_names_command_differences_and_warnings():
     found = made_up({"a": [1.0]})
     found["runs"][0]["warnings"] = ["annealing did nothing"]

@@ -106,6 +106,7 @@ def seed_points(
     path: str | Path | None = None,
     title: str | None = None,
     *,
+    xlabel: str = "accuracy",
     repetition: str = "seed",
 ) -> Figure:
     """One row per method: a point for each seed's (or other ``repetition``'s) accuracy and a bar at their mean."""
@@ -120,7 +121,7 @@ def seed_points(
     axes.set_yticks(range(len(values)), list(values))
     axes.set_ylim(len(values) - 0.5, -0.5)  # the first method on top, as in the table
     axes.xaxis.set_major_formatter(percent())
-    axes.set_xlabel(f"accuracy (point: one {repetition}, bar: mean)")
+    axes.set_xlabel(f"{xlabel} (point: one {repetition}, bar: mean)")
     heading(figure, title)
     return finish(figure, path)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpace.analysis import Side, TextTable, accuracy_curve, paired_interval, similarity_curve
 from fedpace.engine import read_run
-from fedpace.experiments.metrics import measure
+from fedpace.experiments.metrics import TITLES, measure
 from fedpace.experiments.reproduction import CaseJob, Metric, Reproduction, ScaleName
 from fedpace.experiments.run import Result
 
@@ -20,20 +20,6 @@ Runs = Sequence[dict[str, Any]]
 
 _ALWAYS: tuple[Metric, ...] = ("final", "best", "last10", "auc", "similarity")
 _FRACTIONS = ("auc", "similarity")  # everything else is in percent
-_TITLES = {
-    "final": "Final accuracy (%)",
-    "best": "Best accuracy (%)",
-    "last10": "Accuracy, mean of the last ten measured rounds (%)",
-    "auc": "Area under the accuracy curve",
-    "similarity": "Mean pairwise cosine of what clients send",
-    "participating": "Last round: accuracy on the clients that took part (%)",
-    "non_participating": "Last round: accuracy on the other clients (%)",
-    "spread": "Last round: standard deviation of the clients' accuracies (points)",
-    "worst_decile": "Last round: mean accuracy of the worst tenth of the clients (%)",
-    "late": "Last round: mean accuracy of the clients that join late or never (%)",
-    "below_tau": "Coordinates whose agreement is below 0.4, mean over rounds (%)",
-    "attack": "Accuracy of the membership attack (%)",
-}
 
 
 def evidence(
@@ -126,7 +112,7 @@ def _table(found: Evidence, metric: str) -> TextTable:
     header = ["method", "paper", "ours", f"difference to {reference}", *each]
     numbers: list[Side] = ["right"] * len(each)
     caption = "\n\n".join(filter(None, [_caption(each), _signs(found, metric, by_method)]))
-    return TextTable(_TITLES[metric], header, ["left", "right", "right", "left", *numbers], rows, caption)
+    return TextTable(TITLES[metric], header, ["left", "right", "right", "left", *numbers], rows, caption)
 
 
 def _base(found: Evidence, label: str) -> str:

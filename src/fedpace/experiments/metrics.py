@@ -16,6 +16,20 @@ from fedpace.experiments.reproduction import Metric
 from fedpace.experiments.run import Result
 
 TAU = 0.4  # GMA's threshold throughout
+TITLES = {
+    "final": "Final accuracy (%)",
+    "best": "Best accuracy (%)",
+    "last10": "Accuracy, mean of the last ten measured rounds (%)",
+    "auc": "Area under the accuracy curve",
+    "similarity": "Mean pairwise cosine of what clients send",
+    "participating": "Last round: accuracy on the clients that took part (%)",
+    "non_participating": "Last round: accuracy on the other clients (%)",
+    "spread": "Last round: standard deviation of the clients' accuracies (points)",
+    "worst_decile": "Last round: mean accuracy of the worst tenth of the clients (%)",
+    "late": "Last round: mean accuracy of the clients that join late or never (%)",
+    "below_tau": "Coordinates whose agreement is below 0.4, mean over rounds (%)",
+    "attack": "Accuracy of the membership attack (%)",
+}
 
 
 def measure(metric: Metric, result: Result) -> float:

@@ -20,7 +20,7 @@ from fedpace.analysis import (
     sweep_figure,
 )
 from fedpace.experiments.batch import slug
-from fedpace.experiments.metrics import TAU, below_tau_curve, measure
+from fedpace.experiments.metrics import TAU, TITLES, below_tau_curve, measure
 from fedpace.experiments.reproduction import CaseJob, Picture, Reproduction
 from fedpace.experiments.run import Result
 
@@ -91,7 +91,8 @@ def _seeds(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequenc
     values: dict[str, dict[int, float]] = {}
     for number, (job, result) in enumerate(zip(jobs, results, strict=True)):
         values.setdefault(job.label, {})[number] = measure(reproduction.metrics[0], result)
-    return seed_points(values, title=reproduction.title, repetition=_repetition(reproduction))
+    measured = TITLES[reproduction.metrics[0]].removesuffix(" (%)")
+    return seed_points(values, title=reproduction.title, xlabel=measured, repetition=_repetition(reproduction))
 
 
 def _repetition(reproduction: Reproduction) -> str:
