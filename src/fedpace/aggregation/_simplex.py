@@ -68,11 +68,10 @@ class _Dual:
     """
 
     def __init__(self, gram: Matrix, guidance: Vector, c: float) -> None:
-        lengths = np.sqrt(gram.diagonal())
-        scale = np.sqrt(np.mean(lengths**2))
-        self.lengths = np.where(lengths > 0, lengths / scale, 1.0)
+        square = gram.diagonal().sum() / len(gram)
+        self.lengths = np.where(gram.diagonal() > 0, np.sqrt(gram.diagonal() / square), 1.0)
         self.prices = 1 / self.lengths
-        self.cosines = gram * np.outer(self.prices, self.prices) / scale**2
+        self.cosines = gram / square * self.prices[:, None] * self.prices
         self._size = length(self.cosines, self.lengths * guidance)
         self.slope = self.cosines @ (self.lengths * guidance) / self._size
         self.c = c
@@ -124,7 +123,7 @@ class _Dual:
 def _fista(problem: _Dual, gap: float, iterations: int = 200) -> tuple[Vector, float]:
     """Beck & Teboulle (2009), with backtracking, and a restart where momentum leads uphill. Returns x and its gap."""
     x = ahead = problem.lengths / len(problem.lengths)
-    value, momentum, curvature = problem.at(x)[0], 1.0, 1.0
+    value, momentum, curvature = np.inf, 1.0, 1.0
     for iteration in range(iterations):
         if iteration % 10 == 0 and (left := problem.gap(exact := problem.polish(x))) <= gap:
             return exact, left
