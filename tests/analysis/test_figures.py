@@ -217,6 +217,15 @@ def test_figures_are_written_into_new_folders(staged, tmp_path, suffix, start):
     assert path.stat().st_size > 1000
 
 
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_equal_figures_are_equal_files(staged, tmp_path, monkeypatch, suffix):
+    first, second = (tmp_path / f"{day}.{suffix}" for day in range(2))
+    for path in (first, second):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(86400 * int(path.stem)))  # what Matplotlib takes for today
+        agreement_by_layer(staged, path)
+    assert first.read_bytes() == second.read_bytes()
+
+
 def test_unknown_suffix_is_one_line(curve, tmp_path):
     with pytest.raises(ConfigError, match=r"expected a name ending in \.png, \.svg, \.pdf, found '\.jpeg'") as caught:
         save(accuracy_curves({"a": [curve([0.1])]}), tmp_path / "new" / "a.jpeg")

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -17,7 +18,7 @@ from fedpace.core import ConfigError
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 INK, MUTED, GRID = "#333333", "#777777", "#E6E6E6"
 _DASHES = ("-", "--", ":")  # the next one from where the palette repeats
-_SUFFIXES = (".png", ".svg", ".pdf")
+_UNDATED: dict[str, dict[str, None]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 def line_style(index: int) -> tuple[str, str]:
@@ -118,12 +119,13 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG, SVG or PDF, as the suffix says; missing folders are made."""
+    """Write a figure as PNG, SVG or PDF, as the suffix says; missing folders are made. Equal figures, equal files."""
     path = Path(path)
-    if path.suffix.lower() not in _SUFFIXES:
-        raise ConfigError(f"figure '{path}': expected a name ending in {', '.join(_SUFFIXES)}, found '{path.suffix}'")
+    if path.suffix.lower() not in _UNDATED:
+        raise ConfigError(f"figure '{path}': expected a name ending in {', '.join(_UNDATED)}, found '{path.suffix}'")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=200)
+    with rc_context({"svg.hashsalt": "fedpace"}):
+        figure.savefig(path, dpi=200, metadata=_UNDATED[path.suffix.lower()])
 
 
 def finish(figure: Figure, path: str | Path | None) -> Figure:
