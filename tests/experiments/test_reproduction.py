@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from fedpace.analysis import paired_interval
 from fedpace.cli import app
 from fedpace.core import ConfigError, RunFolderError
 from fedpace.experiments import Result, execute, load_config
@@ -328,6 +329,35 @@ def test_a_sweep_has_a_line_for_each_rule(tmp_path):
     for words in ("P, FedRep", "P, FedROD", "mean", "+ ConFREE"):
         assert f"<!-- {words} -->" in text
     assert "P = 30 %" not in text
+
+
+def test_contrasts_are_of_each_base_and_of_their_mean_over_seeds():
+    values = {"a": [1.0, 2.0], "a x": [2.0, 4.0], "a y": [2.5, 4.0], "b": [1.0, 1.0], "b x": [1.0, 4.0], "b y": [1.0]}
+    versus = {label: label[0] for label in values}
+    found = made_up(values, versus=versus, contrasts={"x alone": ["x", ""], "y beyond x": ["y", "x"]})
+    table = tables(found)[-1]
+    assert table.header == ["method", "x alone", "y beyond x"]
+    cells = [[cell.split(" ")[0] for cell in row] for row in table.rows]
+    assert cells == [
+        ["a", "+1.50", "+0.25"],
+        ["b", "+1.50", "+0.00"],
+        ["all", "+1.50", "+0.25"],
+    ]  # y: of the first seed
+    interval = paired_interval([0.5, 2.5])
+    assert f"[{interval.low:+.2f}, {interval.high:+.2f}]" in table.rows[-1][1]
+    assert "x alone: x minus the method as it is; y beyond x: y minus x." in table.caption
+    assert "**Final accuracy (%): differences**" in page(found, [])
+    assert len(tables(made_up(values))) == 1
+
+
+@pytest.mark.parametrize("name", reproduction_names())
+def test_contrasts_are_between_rows_that_exist(name):
+    reproduction = load_reproduction(name)
+    bases = {row.versus for row in reproduction.methods.values()}
+    labels = {
+        f"{base} {option}".strip() for pair in reproduction.contrasts.values() for option in pair for base in bases
+    }
+    assert labels <= set(reproduction.methods)
 
 
 def test_a_picture_of_seeds_says_what_it_shows(tmp_path):

@@ -33,6 +33,7 @@ def evidence(
     chosen = reproduction.scales[scale]
     rows = reproduction.rows(scale)
     versus = {label: row.versus for label, row in rows.items() if row.versus}
+    contrasts = {name: list(pair) for name, pair in reproduction.contrasts.items()}
     settings = {job.label: _settings(job) for job in jobs}
     return {
         "name": reproduction.name,
@@ -42,6 +43,7 @@ def evidence(
         "metrics": list(reproduction.metrics),
         "reference": reproduction.reference,
         **({"versus": versus} if versus else {}),
+        **({"contrasts": contrasts} if contrasts else {}),
         "published": {label: row.published for label, row in rows.items()},
         "differs": [*reproduction.differs, *chosen.differs, *(f"{key} = {value}." for key, value in changes.items())],
         "changes": dict(changes),
@@ -86,8 +88,12 @@ def _rounded(value: float) -> float | None:
 
 
 def tables(found: Evidence) -> list[TextTable]:
-    """A table per metric: the paper's number, ours with its spread, the paired difference, and every repetition."""
-    return [_table(found, metric) for metric in found["metrics"]]
+    """A table per metric: the paper's number, ours with its spread, the paired difference, and every repetition.
+
+    Contrasts follow, as a table of differences.
+    """
+    own = [_table(found, metric) for metric in found["metrics"]]
+    return [*own, _contrasts(found)] if "contrasts" in found else own
 
 
 def _table(found: Evidence, metric: str) -> TextTable:
@@ -113,6 +119,28 @@ def _table(found: Evidence, metric: str) -> TextTable:
     numbers: list[Side] = ["right"] * len(each)
     caption = "\n\n".join(filter(None, [_caption(each), _signs(found, metric, by_method)]))
     return TextTable(TITLES[metric], header, ["left", "right", "right", "left", *numbers], rows, caption)
+
+
+def _contrasts(found: Evidence) -> TextTable:
+    """Differences of the first metric between two options: of each base, and of the mean over all bases."""
+    metric = found["metrics"][0]
+    by_method = _by_method(found["runs"], metric)
+    columns = []
+    for pair in found["contrasts"].values():
+        column = {}
+        for base in dict.fromkeys(found["versus"].values()):
+            one, other = (by_method.get(f"{base} {option}".strip(), {}) for option in pair)
+            column[base] = {name: one[name] - other[name] for name in one if name in other}
+        common = set.intersection(*map(set, column.values()))
+        overall = {name: float(np.mean([values[name] for values in column.values()])) for name in common}
+        columns.append(column if len(column) == 1 else {**column, "all": overall})
+    rows = [[base, *(_difference(list(column[base].values()), 2) for column in columns)] for base in columns[0]]
+    meanings = [
+        f"{name}: {one} minus {other or 'the method as it is'}" for name, (one, other) in found["contrasts"].items()
+    ]
+    sides: list[Side] = ["left"] * (1 + len(columns))
+    caption = f"{'; '.join(meanings)}. [ ] is the 95 % paired t interval over repetitions, * where it excludes 0."
+    return TextTable(f"{TITLES[metric]}: differences", ["method", *found["contrasts"]], sides, rows, caption)
 
 
 def _base(found: Evidence, label: str) -> str:

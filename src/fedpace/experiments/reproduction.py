@@ -85,6 +85,7 @@ class Reproduction(Settings):
         source: Where the published numbers stand, and what they are.
         metrics: The columns; accuracies are in percent.
         reference: The label that differences refer to.
+        contrasts: What else is compared: name → two options of the last factor, the second taken from the first.
         settings: Of every run.
         cases: Repetitions that are averaged like seeds (the held-out domains of PACS); none means one.
         methods: Label → row. A file may give ``factors`` instead, whose combinations are the rows.
@@ -99,6 +100,7 @@ class Reproduction(Settings):
     source: str
     metrics: tuple[Metric, ...] = ("final",)
     reference: str
+    contrasts: dict[str, tuple[str, str]] = Field(default_factory=dict)
     settings: Overrides = Field(default_factory=dict)
     cases: dict[str, Overrides] = Field(default_factory=dict)
     methods: dict[str, Variant]
