@@ -131,7 +131,7 @@ def _contrasts(found: Evidence) -> TextTable:
         for base in dict.fromkeys(found["versus"].values()):
             one, other = (by_method.get(f"{base} {option}".strip(), {}) for option in pair)
             column[base] = {name: one[name] - other[name] for name in one if name in other}
-        common = set.intersection(*map(set, column.values()))
+        common = [name for name in column[base] if all(name in values for values in column.values())]
         overall = {name: float(np.mean([values[name] for values in column.values()])) for name in common}
         columns.append(column if len(column) == 1 else {**column, "all": overall})
     rows = [[base, *(_difference(list(column[base].values()), 2) for column in columns)] for base in columns[0]]
