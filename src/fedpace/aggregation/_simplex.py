@@ -6,6 +6,7 @@ solver returns w* and κ = c‖g‖ / ‖u_w*‖, the factor with which u_w* is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -25,7 +26,7 @@ TINY = 1e-8  # what the authors' code adds
 
 def length(gram: Matrix, coefficients: Vector) -> float:
     """The length of a combination of updates."""
-    return float(np.sqrt(np.maximum(coefficients @ gram @ coefficients, 0)))
+    return math.sqrt(max(float(coefficients @ gram @ coefficients), 0.0))
 
 
 def vanishes(gram: Matrix, coefficients: Vector) -> bool:
@@ -68,12 +69,15 @@ class _Dual:
     """
 
     def __init__(self, gram: Matrix, guidance: Vector, c: float) -> None:
-        square = gram.diagonal().sum() / len(gram)
-        self.lengths = np.where(gram.diagonal() > 0, np.sqrt(gram.diagonal() / square), 1.0)
+        squares = gram.diagonal()
+        square = squares.sum() / len(gram)
+        self.lengths = np.where(squares > 0, np.sqrt(squares / square), 1.0)
         self.prices = 1 / self.lengths
         self.cosines = gram / square * self.prices[:, None] * self.prices
-        self._size = length(self.cosines, self.lengths * guidance)
-        self.slope = self.cosines @ (self.lengths * guidance) / self._size
+        self.cosines.flat[:: len(gram) + 1] += 1e-12  # invertible then, and less changed than by rounding
+        scaled = self.lengths * guidance
+        self._size = length(self.cosines, scaled)
+        self.slope = self.cosines @ scaled / self._size
         self.c = c
 
     def at(self, x: Vector) -> tuple[float, Vector]:
@@ -106,8 +110,8 @@ class _Dual:
         """Where ∇F = μ · prices for the clients that take part in x: a quadratic equation for μ. Or x, if nowhere."""
         some = x > NOISE * x.max()
         while some.any():
-            both = np.stack([self.prices[some], self.slope[some]])
-            solved = np.linalg.lstsq(self.cosines[some][:, some], both.T, rcond=NOISE)[0].T
+            both = np.array([self.prices[some], self.slope[some]])
+            solved = np.linalg.solve(self.cosines[some][:, some], both.T).T
             (a, b), (_, d) = both @ solved.T
             root = np.sqrt(max(b**2 - a * (d - self.c**2), 0.0))
             if a <= 0 or root == 0:
