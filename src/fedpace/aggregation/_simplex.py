@@ -83,7 +83,7 @@ class _Dual:
     def at(self, x: Vector) -> tuple[float, Vector]:
         """Value and gradient."""
         along = self.cosines @ x
-        size, bend = np.sqrt(max(x @ along, 0.0)), NEGLIGIBLE * x.sum()
+        size, bend = math.sqrt(max(float(x @ along), 0.0)), NEGLIGIBLE * x.sum()
         if size > bend:
             return float(self.slope @ x + self.c * size), self.slope + self.c / size * along
         bent, growth = (size**2 / bend + bend) / 2, (NEGLIGIBLE - size**2 / bend / x.sum()) / 2
@@ -113,7 +113,7 @@ class _Dual:
             both = np.array([self.prices[some], self.slope[some]])
             solved = np.linalg.solve(self.cosines[some][:, some], both.T).T
             (a, b), (_, d) = both @ solved.T
-            root = np.sqrt(max(b**2 - a * (d - self.c**2), 0.0))
+            root = math.sqrt(max(b**2 - a * (d - self.c**2), 0.0))
             if a <= 0 or root == 0:
                 break
             exact = np.zeros_like(x)
@@ -142,7 +142,7 @@ def _fista(problem: _Dual, gap: float, iterations: int = 200) -> tuple[Vector, f
         if new_value > value and ahead is not x:
             ahead, momentum = x, 1.0
             continue
-        next_momentum = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        next_momentum = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         ahead = new + (momentum - 1) / next_momentum * (new - x)
         x, value, momentum = new, new_value, next_momentum
     left, x = min(((problem.gap(point), point) for point in (x, problem.polish(x))), key=lambda found: found[0])
