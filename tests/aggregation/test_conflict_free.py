@@ -105,6 +105,13 @@ def test_many_clients_in_few_dimensions_are_solved_too(family, clients, size, se
     assert found.diagnostics["duality_gap"] < 1e-6
 
 
+def test_a_gram_matrix_that_rounding_made_singular_is_solved_too():
+    matrix = np.array([[1, 1 + 1e-12], [1 + 1e-12, 1]])
+    w, kappa = pgd(matrix, np.array([0.5, 0.5]), 0.5)
+    assert w.sum() == pytest.approx(1)
+    assert kappa == pytest.approx(0.5)
+
+
 # What the result promises -------------------------------------------------------------------------------------------
 
 

@@ -74,7 +74,7 @@ class _Dual:
         self.lengths = np.where(squares > 0, np.sqrt(squares / square), 1.0)
         self.prices = 1 / self.lengths
         self.cosines = gram / square * self.prices[:, None] * self.prices
-        self.cosines.flat[:: len(gram) + 1] += 1e-12  # invertible then, and less changed than by rounding
+        self.cosines.flat[:: len(gram) + 1] += 1e-12  # invertible then, almost surely; less than rounding does
         scaled = self.lengths * guidance
         self._size = length(self.cosines, scaled)
         self.slope = self.cosines @ scaled / self._size
@@ -111,7 +111,10 @@ class _Dual:
         some = x > NOISE * x.max()
         while some.any():
             both = np.array([self.prices[some], self.slope[some]])
-            solved = np.linalg.solve(self.cosines[some][:, some], both.T).T
+            try:
+                solved = np.linalg.solve(self.cosines[some][:, some], both.T).T
+            except np.linalg.LinAlgError:
+                break
             (a, b), (_, d) = both @ solved.T
             root = math.sqrt(max(b**2 - a * (d - self.c**2), 0.0))
             if a <= 0 or root == 0:
