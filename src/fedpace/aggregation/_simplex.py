@@ -13,6 +13,7 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dgesv
 from scipy.optimize import minimize
 
 from fedpace.aggregation._gram import NOISE
@@ -20,7 +21,7 @@ from fedpace.aggregation._gram import NOISE
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-NEGLIGIBLE = NOISE**0.5  # relative to the lengths that make it up: no Gram matrix can tell what is shorter from zero
+NEGLIGIBLE = math.sqrt(NOISE)  # of the lengths that make it up: no Gram matrix can tell what is shorter from zero
 TINY = 1e-8  # what the authors' code adds
 
 
@@ -73,17 +74,17 @@ class _Dual:
         square = squares.sum() / len(gram)
         self.lengths = np.where(squares > 0, np.sqrt(squares / square), 1.0)
         self.prices = 1 / self.lengths
-        self.cosines = gram / square * self.prices[:, None] * self.prices
+        self.cosines = gram / square * (self.prices[:, None] * self.prices)
         self.cosines.flat[:: len(gram) + 1] += 1e-12  # invertible then, almost surely; less than rounding does
-        scaled = self.lengths * guidance
-        self._size = length(self.cosines, scaled)
-        self.slope = self.cosines @ scaled / self._size
+        along, self._size = self._combination(self.lengths * guidance)
+        self.slope = along / self._size
+        self._sides = np.array([self.prices, self.slope])
         self.c = c
 
     def at(self, x: Vector) -> tuple[float, Vector]:
         """Value and gradient."""
-        along = self.cosines @ x
-        size, bend = math.sqrt(max(float(x @ along), 0.0)), NEGLIGIBLE * x.sum()
+        along, size = self._combination(x)
+        bend = NEGLIGIBLE * float(x.sum())
         if size > bend:
             return float(self.slope @ x + self.c * size), self.slope + self.c / size * along
         bent, growth = (size**2 / bend + bend) / 2, (NEGLIGIBLE - size**2 / bend / x.sum()) / 2
@@ -91,12 +92,17 @@ class _Dual:
 
     def gap(self, x: Vector) -> float:
         """Duality gap: F(x) = ⟨∇F(x), x⟩ is at least its minimum, and ‖uⱼ‖∇F(x)ⱼ is what client j gains by g + κu_w."""
-        gradient = self.at(x)[1]
-        return float(gradient @ x - (self.lengths * gradient).min())
+        value, gradient = self.at(x)
+        return value - float((self.lengths * gradient).min())
 
     def kappa(self, x: Vector) -> float:
         """κ, never infinite."""
-        return self.c * self._size / max(length(self.cosines, x), float(NEGLIGIBLE * x.sum()))
+        return self.c * self._size / max(length(self.cosines, x), NEGLIGIBLE * float(x.sum()))
+
+    def _combination(self, x: Vector) -> tuple[Vector, float]:
+        """Of u_w: its product with the direction of each update, and its length."""
+        along = self.cosines @ x
+        return along, math.sqrt(max(float(x @ along), 0.0))
 
     def project(self, point: Vector) -> Vector:
         """The nearest x ≥ 0 with ⟨prices, x⟩ = 1, by sorting."""
@@ -108,22 +114,20 @@ class _Dual:
 
     def polish(self, x: Vector) -> Vector:
         """Where ∇F = μ · prices for the clients that take part in x: a quadratic equation for μ. Or x, if nowhere."""
-        some = x > NOISE * x.max()
-        while some.any():
-            both = np.array([self.prices[some], self.slope[some]])
-            try:
-                solved = np.linalg.solve(self.cosines[some][:, some], both.T).T
-            except np.linalg.LinAlgError:
-                break
-            (a, b), (_, d) = both @ solved.T
-            root = math.sqrt(max(b**2 - a * (d - self.c**2), 0.0))
-            if a <= 0 or root == 0:
+        some = np.flatnonzero(x > NOISE * x.max())
+        while len(some):
+            # take and LAPACK itself, because indices and NumPy's solve take three times as long
+            sides = self._sides.take(some, 1)
+            _, _, solved, singular = dgesv(self.cosines.take(some, 0).take(some, 1), sides.T)
+            (a, b), (_, d) = (sides @ solved).tolist()
+            root = math.sqrt(max(b * b - a * (d - self.c**2), 0.0))
+            if singular or a <= 0 or root == 0:
                 break
             exact = np.zeros_like(x)
-            exact[some] = ((b + root) / a * solved[0] - solved[1]) / root
-            if (exact >= 0).all():
+            exact[some] = ((b + root) / a * solved[:, 0] - solved[:, 1]) / root
+            if exact.min() >= 0:
                 return exact
-            some = exact > 0
+            some = np.flatnonzero(exact > 0)
         return x
 
 
