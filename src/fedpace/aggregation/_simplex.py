@@ -114,7 +114,7 @@ class _Dual:
 
     def polish(self, x: Vector) -> Vector:
         """Where ∇F = μ · prices for the clients that take part in x: a quadratic equation for μ. Or x, if nowhere."""
-        some = np.flatnonzero(x > NOISE * x.max())
+        (some,) = (x > NOISE * x.max()).nonzero()
         while len(some):
             # take and LAPACK itself, because indices and NumPy's solve take three times as long
             sides = self._sides.take(some, 1)
@@ -123,11 +123,11 @@ class _Dual:
             root = math.sqrt(max(b * b - a * (d - self.c**2), 0.0))
             if singular or a <= 0 or root == 0:
                 break
-            exact = np.zeros_like(x)
+            exact = np.zeros(len(x))
             exact[some] = ((b + root) / a * solved[:, 0] - solved[:, 1]) / root
             if exact.min() >= 0:
                 return exact
-            some = np.flatnonzero(exact > 0)
+            (some,) = (exact > 0).nonzero()
         return x
 
 
