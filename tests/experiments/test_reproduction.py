@@ -237,7 +237,7 @@ def test_agreement_of_exactly_tau_is_not_below_it():
         ("gma.membership", "label skew: FedAvg + GMA", "attack", 55.0),
         ("confree.table1", "FedPAC + ConFREE", "best", 91.42),
         ("confree.table1-variants", "FedRep + ConFREE", "best", 90.61),
-        ("confree.table1-steps", "FedCP + ConFREE", "best", 91.72),
+        ("confree.table1-steps", "FedALA + ConFREE", "best", 91.32),
         ("confree.table1-cifar100", "FedALA + ConFREE", "best", 57.70),
         ("confree.table1-tiny", "Per-FedAvg", "best", 25.62),
         ("confree.table1-flowers102", "LG-FedAvg + ConFREE", "best", 52.72),
