@@ -80,3 +80,9 @@ def test_clients_may_have_data_sets_of_their_own():
 def test_client_tests_must_match_the_clients():
     with pytest.raises(PartitionError, match="2 clients, 2 names and 1 tests"):
         federation([0], [1], client_tests=(Shard(toy([0]), np.arange(1)),))
+
+
+def test_a_client_without_tests_is_named():
+    tests = (Shard(toy([0]), np.arange(1)), Shard(toy([0]), np.arange(0)))
+    with pytest.raises(PartitionError, match=r"^client '1' has no test examples; use fewer clients or a larger test_"):
+        federation([0], [1], client_tests=tests)

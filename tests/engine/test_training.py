@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedpace.aggregation import Dampened, Masked
-from fedpace.core import ConfigError, RunFolderError
+from fedpace.core import ConfigError, DataError, RunFolderError
+from fedpace.data import load
 from fedpace.engine import Cohort, Listener, Measuring, RunFolder, Serial, read_rounds, read_run, train
 from fedpace.server import Annealing, Guard, Schedule, Stage
 from tests.engine import small
@@ -44,6 +45,13 @@ def test_with_all_stages_off_fedpace_is_plain_fedavg_bitwise(uninterrupted):
     off = run(schedule=Schedule(stages=(), pruning=small.every_stage().pruning))
     assert torch.equal(small.weights(plain.module), small.weights(off.module))
     assert not torch.equal(small.weights(plain.module), small.weights(uninterrupted.module))
+
+
+def test_data_of_one_class_are_refused():
+    images, labels = torch.zeros(20, 1, 8, 8), torch.full((20,), 3)
+    federation = load((images, labels)).partition("iid", clients=2)
+    with pytest.raises(DataError, match=r"^arrays/iid: expected two classes or more, found only '3'$"):
+        train(small.module(), federation, small.plan(executor=Serial()))
 
 
 def test_dampening_with_one_client_is_the_plain_mean():

@@ -91,6 +91,9 @@ class Federation:
                 raise PartitionError(
                     f"client '{name}' has no training examples; use fewer clients, a larger alpha or more data"
                 )
+        for name, test in zip(self.client_names, tests, strict=True):
+            if not len(test):
+                raise PartitionError(f"client '{name}' has no test examples; use fewer clients or a larger test_share")
         _check_disjoint(self.clients)
         shapes = {shard.shape for shard in (*self.clients, *tests, self.test)}
         if len(shapes) > 1:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpace.client import ClientWork, Gradient, LocalSGD, Probe
-from fedpace.core import Buffers, ClientError, ConfigError, FlatModule, Tensors, Update, derive
+from fedpace.core import Buffers, ClientError, ConfigError, DataError, FlatModule, Tensors, Update, derive
 from fedpace.data import Federation
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.events import Listener, Record
@@ -89,6 +89,7 @@ class Training:
         self.warnings = plan.schedule.validate_for(plan.rounds, self.cohort_size)
         self._model = FlatModule(module, plan.local.layout(module))
         self._check_personal()
+        self.warnings += self._check_classes()
         self._execution = execution
         self._listeners = listeners
         layout = self._model.layout
@@ -293,6 +294,18 @@ class Training:
                     f"stage '{stage.name}' asks for gradients of the whole model, but with "
                     f"'{local.registered_name()}' {', '.join(sorted(layout.personal))} never leave a client"
                 )
+
+    def _check_classes(self) -> list[str]:
+        """Refuse data of one class; a warning if that is all that some clients with a model of their own have."""
+        has = self.federation.counts() > 0
+        classes = [name for name, held in zip(self.federation.classes, has.any(axis=0), strict=True) if held]
+        if len(classes) == 1:
+            raise DataError(f"{self.federation.name}: expected two classes or more, found only '{classes[0]}'")
+        number = int((has.sum(axis=1) == 1).sum())
+        if not number or self.plan.local.evaluation() is None:
+            return []
+        whom = f"{number} of {len(self.federation)} clients train"
+        return [f"{whom} on one class only: to answer it always is all that their models can learn"]
 
     def _open(self, folder: RunFolder | None, *, resume: bool) -> list[Record]:
         if folder is None:
