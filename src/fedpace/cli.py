@@ -7,6 +7,7 @@ import signal
 import sys
 from datetime import datetime
 from enum import StrEnum
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -147,9 +148,10 @@ def run(
     plot = folder / "curves.png"
     result.plot(plot)
     summary = result.summary
+    similarity = "" if isnan(summary.similarity) else f", mean similarity {summary.similarity:+.3f}"
     out_console.print(
         f"{config.method} on {config.data.source}, seed {seed}: final {summary.final:.2%}, best {summary.best:.2%}, "
-        f"last ten {summary.last10:.2%}, AUC {summary.auc:.3f}, mean similarity {summary.similarity:+.3f}",
+        f"last ten {summary.last10:.2%}, AUC {summary.auc:.3f}{similarity}",
         highlight=False,
     )
     _print_files(runs=[folder], wrote=[plot])

@@ -122,9 +122,11 @@ def test_names_of_narrow_stages_are_stacked(record):
     assert second - first >= 12
 
 
-def test_a_run_without_rounds_or_similarity_draws_empty_panels(curve):
-    assert len(accuracy_and_similarity([]).axes) == 2
-    assert accuracy_and_similarity(curve([0.1])).axes[1].get_legend() is None
+@pytest.mark.parametrize("accuracies", [[], [0.1]])
+def test_a_run_without_rounds_or_similarity_says_so(curve, accuracies):
+    _, lower = accuracy_and_similarity(curve(accuracies)).axes
+    assert lower.get_legend() is None
+    assert [text.get_text() for text in lower.texts] == ["no pair of updates to compare"]
 
 
 def test_runs_side_by_side_have_a_column_each_on_the_same_scales(staged, record):

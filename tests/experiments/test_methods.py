@@ -46,12 +46,14 @@ PERSONAL = [name for name in preset_names() if isinstance(load_config(name).loca
 
 
 @pytest.mark.parametrize("preset", PERSONAL)
-def test_every_personal_preset_learns(preset):
-    settings = {"rounds": 4, "data.partition.clients": 3, "executor": "serial", "local.max_steps": 15}
-    settings |= {"local.lr": 0.05, "model": {"name": "small_cnn", "norm": "group"}}
-    result = fedpace.train("digits", preset, settings=settings)
-    assert all(len(record["client_accuracy"]) == 3 for record in result.records)
-    assert result.records[-1]["loss"] < result.records[0]["loss"]
+@pytest.mark.parametrize("rule", ["mean", "masked", "conflict_free"])
+def test_every_personal_preset_learns_under_any_rule(preset, rule):
+    settings = {"rounds": 5, "data.partition.clients": 3, "executor": "serial", "local.max_steps": 15}
+    settings |= {"local.lr": 0.02, "model": {"name": "small_cnn", "norm": "group"}, "aggregate.rule": rule}
+    records = fedpace.train("digits", preset, settings=settings).records
+    assert all(len(record["client_accuracy"]) == 3 for record in records)
+    assert records[-1]["loss"] < records[0]["loss"]
+    assert records[-1]["accuracy"] > records[0]["accuracy"] + 0.1
 
 
 @pytest.mark.parametrize("preset", sorted({*preset_names()} - {*PERSONAL}))

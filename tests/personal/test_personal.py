@@ -2,6 +2,7 @@
 
 import copy
 import re
+from math import isfinite
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 from fedpace.aggregation import ConflictFree
 from fedpace.client import works
 from fedpace.core import ConfigError, ModelError
+from fedpace.data import load
 from fedpace.engine import Cohort, Listener, Processes, read_run
 from fedpace.experiments import load_config
 from fedpace.personal import Personal
@@ -23,6 +25,7 @@ from .bench import STEPS, Client, federation, run
 METHODS = [name for name in works.names() if issubclass(works.get(name), Personal)]
 LINEAR = nn.Linear(5, 3)  # nothing but a head
 every = pytest.mark.parametrize("name", METHODS)
+sharing = pytest.mark.parametrize("name", [name for name in METHODS if name != "local_only"])
 
 
 def method(name, **changes):
@@ -76,7 +79,7 @@ def test_what_is_kept_is_finite_and_never_changed_in_place(name):
     assert torch.equal(client.buffers.floats, buffers.floats)
 
 
-@every
+@sharing
 def test_one_client_alone_finds_its_own_model_again(name):
     client = Client(method(name))
     update, layout, trained = client.turn(), client.layout, client.model.vector
@@ -86,7 +89,7 @@ def test_one_client_alone_finds_its_own_model_again(name):
         assert torch.equal(update.state["personal"], layout.take(trained, layout.own))
 
 
-@every
+@sharing
 def test_the_seed_alone_decides(name):
     one, two = Client(method(name)), Client(method(name))
     Client(method(name)).turn(seed=1)
@@ -157,7 +160,7 @@ def test_resume_is_bitwise(runs, tmp_path, name):
     assert all(bool(tensor.isfinite().all()) for state in states for tensor in state.values())
 
 
-@every
+@sharing
 def test_any_rule_aggregates_what_is_shared(runs, name):
     outcome = run(method(name), schedule=Schedule(base=Stage(rule=ConflictFree())))
     assert outcome.records[0]["diagnostics"]["worst_mix"]
@@ -176,7 +179,7 @@ def test_a_client_is_measured_before_it_joins_and_trains_afterwards(tmp_path, na
     assert read_run(tmp_path)["clients"] == 3
 
 
-@every
+@sharing
 def test_a_model_of_which_nothing_would_be_shared_is_refused(name):
     try:
         shared, refusal = Client(method(name), copy.deepcopy(LINEAR)).layout.shared.names, ""
@@ -189,6 +192,18 @@ def test_a_model_of_which_nothing_would_be_shared_is_refused(name):
 def test_clients_without_tests_of_their_own_are_refused(name):
     with pytest.raises(ConfigError, match=rf"^'{name}' gives .*: expected data.partition.test_share above 0, found 0$"):
         run(method(name), data=small.federation(3))
+
+
+@every
+def test_clients_of_one_class_are_worth_a_warning(runs, name):
+    narrow = load("digits").partition("pathological", clients=10, classes_per_client=1, seed=0)
+    outcome = run(method(name), data=narrow, rounds=1)
+    assert outcome.warnings == [
+        "10 of 10 clients train on one class only: to answer it always is all that their models can learn"
+    ]
+    assert outcome.records[0]["dropped"] == []
+    assert isfinite(outcome.records[0]["loss"])
+    assert runs(name).warnings == []
 
 
 @every

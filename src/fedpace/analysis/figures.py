@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from fedpace.analysis._style import (
     INK,
+    MUTED,
     PALETTE,
     accuracy_above_similarity,
     blank,
@@ -184,6 +185,8 @@ def _plot_similarity(axes: Axes, records: Sequence[Record]) -> None:
             handlelength=gap,
             columnspacing=gap,
         )
+    else:
+        axes.text(0.5, 0.5, "no pair of updates to compare", transform=axes.transAxes, ha="center", color=MUTED)
 
 
 def _inches(axes: Axes) -> float:

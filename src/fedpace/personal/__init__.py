@@ -9,6 +9,7 @@ from fedpace.personal.fedpac import FedPAC
 from fedpace.personal.fedrep import FedRep
 from fedpace.personal.fedrod import FedROD
 from fedpace.personal.lg_fedavg import LGFedAvg
+from fedpace.personal.local_only import LocalOnly
 from fedpace.personal.per_fedavg import PerFedAvg
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "FedROD",
     "FedRep",
     "LGFedAvg",
+    "LocalOnly",
     "PerFedAvg",
     "Personal",
     "PersonalEvaluation",

@@ -47,8 +47,8 @@ class Monitor:
             sums.count(self.signs)
 
     def similarity(self) -> dict[str, Any] | None:
-        """Pairwise cosines of the clients, and of which kind of vector; ``None`` without a pair."""
-        if min(self.rows.clients, self._pairwise) < 2:
+        """Pairwise cosines of the clients, and of which kind of vector; ``None`` without a pair or anything shared."""
+        if min(self.rows.clients, self._pairwise) < 2 or not self._layout.size:
             return None
         matrix = cosines(self.rows.gram[: self._pairwise, : self._pairwise])
         found = pairs(matrix)
@@ -56,8 +56,8 @@ class Monitor:
         return {"kind": self._kind, "mean": float(found.mean()), "min": float(found.min()), "matrix": rounded}
 
     def agreement(self) -> dict[str, Any] | None:
-        """Number of coordinates by |S| = 0 … N, overall and per layer, and the mean agreement."""
-        if not self.signs.clients:
+        """Number of coordinates by |S| = 0 … N, overall and per layer, and the mean agreement; ``None`` without any."""
+        if not self.signs.clients or not self._layout.size:
             return None
         layers = {name: self.signs.histogram(part) for name, part in self._layout.slices.items()}
         overall = [sum(counts) for counts in zip(*layers.values(), strict=True)]
