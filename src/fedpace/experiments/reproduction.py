@@ -88,7 +88,7 @@ class Reproduction(Settings):
         contrasts: What else is compared: name → two options of the last factor, the second taken from the first.
         settings: Of every run.
         cases: Repetitions that are averaged like seeds (the held-out domains of PACS); none means one.
-        methods: Label → row. A file may give ``factors`` instead, whose combinations are the rows.
+        methods: Label → row. A file may give ``factors``, too, whose combinations are further rows.
         pictures: What is drawn of the runs.
         differs: How the full scale differs from the paper.
         scales: ``smoke`` in seconds, ``quick`` in minutes, ``full`` the paper's setting.
@@ -147,7 +147,7 @@ def load_reproduction(name: str) -> Reproduction:
     table = _read(name)
     if "factors" in table:
         factors = [options for options in table.pop("factors").values() if options]  # a child drops one by emptying it
-        table["methods"] = _rows(factors, table.pop("published", {}))
+        table["methods"] = {**table.get("methods", {}), **_rows(factors, table.pop("published", {}))}
     try:
         return Reproduction(name=name, **table)
     except ValidationError as error:
