@@ -297,11 +297,11 @@ class Training:
 
     def _check_classes(self) -> list[str]:
         """Refuse data of one class; a warning if that is all that some clients with a model of their own have."""
-        has = self.federation.counts() > 0
-        classes = [name for name, held in zip(self.federation.classes, has.any(axis=0), strict=True) if held]
+        counts = self.federation.counts()
+        classes = [name for name, held in zip(self.federation.classes, counts.sum(axis=0), strict=True) if held]
         if len(classes) == 1:
             raise DataError(f"{self.federation.name}: expected two classes or more, found only '{classes[0]}'")
-        number = int((has.sum(axis=1) == 1).sum())
+        number = sum(int((own > 0).sum()) == 1 for own in counts)
         if not number or self.plan.local.evaluation() is None:
             return []
         whom = f"{number} of {len(self.federation)} clients train"
