@@ -37,7 +37,7 @@ def made_up(values, metric="final", **more):
         "scale": "smoke",
         "metrics": [metric],
         "reference": next(iter(values)),
-        "published": {},
+        "published": {"a row that was not run": {metric: 50.0}},
         "differs": ["Everything."],
         "changes": {"local.lr": 0.1},
         "versions": {"python": "3"},
@@ -379,6 +379,12 @@ def test_page_names_command_differences_and_warnings():
     assert "* Everything." in text
     assert "* a: annealing did nothing" in text
     assert "![A table](picture.png)" in text
+
+
+def test_a_comparison_of_our_own_has_no_column_for_a_paper():
+    (table,) = tables(made_up({"a": [50.0, 51.0], "b": [52.0, 53.0]}, published={"a": {}, "b": {}}))
+    assert table.header == ["method", "ours", "difference to a", "seed 0", "seed 1"]
+    assert table.rows[1] == ["b", "52.50 ± 0.71", "+2.00 [+2.00, +2.00] *", "52.00", "53.00"]
 
 
 def test_reproductions_share_runs(tmp_path):

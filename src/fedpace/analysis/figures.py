@@ -122,7 +122,7 @@ def seed_points(
     axes.set_yticks(range(len(values)), list(values))
     axes.set_ylim(len(values) - 0.5, -0.5)  # the first method on top, as in the table
     axes.xaxis.set_major_formatter(percent())
-    axes.set_xlabel(f"{xlabel} (point: one {repetition}, bar: mean)")
+    axes.set_xlabel(f"{xlabel} (point: one {repetition}, bar: mean)", wrap=True)
     heading(figure, title)
     return finish(figure, path)
 

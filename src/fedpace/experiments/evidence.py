@@ -90,7 +90,7 @@ def _rounded(value: float) -> float | None:
 def tables(found: Evidence) -> list[TextTable]:
     """A table per metric: the paper's number, ours with its spread, the paired difference, and every repetition.
 
-    Contrasts follow, as a table of differences.
+    Where no paper has any number, there is no column for it. Contrasts follow, as a table of differences.
     """
     own = [_table(found, metric) for metric in found["metrics"]]
     return [*own, _contrasts(found)] if "contrasts" in found else own
@@ -100,6 +100,7 @@ def _table(found: Evidence, metric: str) -> TextTable:
     by_method = _by_method(found["runs"], metric)
     repetitions = list(dict.fromkeys(name for values in by_method.values() for name in values))
     each = repetitions if len(repetitions) > 1 else []
+    paper = ["paper"] if any(found["published"].values()) else []
     digits = 3 if metric in _FRACTIONS else 2
     rows = []
     for label, values in by_method.items():
@@ -108,17 +109,17 @@ def _table(found: Evidence, metric: str) -> TextTable:
         rows.append(
             [
                 label,
-                "–" if published is None else f"{published:.{digits}f}",
+                *("–" if published is None else f"{published:.{digits}f}" for _ in paper),
                 _mean(list(values.values()), digits),
                 "–" if label == base else _difference(_differences(values, by_method[base]), digits),
                 *(f"{values[name]:.{digits}f}" if name in values else "–" for name in each),
             ]
         )
-    reference = "its base" if "versus" in found else found["reference"]
-    header = ["method", "paper", "ours", f"difference to {reference}", *each]
-    numbers: list[Side] = ["right"] * len(each)
+    reference = f"difference to {'its base' if 'versus' in found else found['reference']}"
+    header = ["method", *paper, "ours", reference, *each]
+    sides: list[Side] = ["left" if name in (header[0], reference) else "right" for name in header]
     caption = "\n\n".join(filter(None, [_caption(each), _signs(found, metric, by_method)]))
-    return TextTable(TITLES[metric], header, ["left", "right", "right", "left", *numbers], rows, caption)
+    return TextTable(TITLES[metric], header, sides, rows, caption)
 
 
 def _contrasts(found: Evidence) -> TextTable:
