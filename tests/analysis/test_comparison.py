@@ -181,7 +181,38 @@ def test_json_is_plain_and_holds_null_for_unknown(compare):
         "std": None,
         "pairs": 1,
         "difference": {"mean": pytest.approx(0.2), "low": None, "high": None},
+        "fairness": {"mean": None, "spread": None, "worst_decile": None},
     }
+
+
+def with_clients(record, *, on="test", **by_method):
+    """A comparison of runs that end with these accuracies of two clients, by method and seed."""
+    histories = {
+        method: {
+            seed: [record(0, 0.5, client_accuracy={"0": a, "1": b}, client_accuracy_on=on)]
+            for seed, (a, b) in enumerate(found)
+        }
+        for method, found in by_method.items()
+    }
+    return Comparison({m: {s: summarise(h) for s, h in found.items()} for m, found in histories.items()}, histories)
+
+
+def test_fairness_stands_beside_the_mean_of_clients_with_tests_of_their_own(record):
+    compared = with_clients(record, a=[(0.2, 0.6), (0.4, 0.8)], b=[(0.5, 0.5), (0.5, 0.5)])
+    assert [row.fairness.spread for row in compared.rows] == pytest.approx([0.2, 0.0])
+    assert [row.fairness.worst_decile for row in compared.rows] == pytest.approx([0.3, 0.5])
+    header, _, first, second = compared.to_markdown().splitlines()[2:6]
+    assert header.endswith("| spread | worst tenth | seeds |")
+    assert first.endswith("| 20.00 | 30.00 | 2 |")
+    assert second.endswith("| 0.00 | 50.00 | 2 |")
+    assert "spread is that over clients" in compared.caption
+    assert compared.to_json()["rows"][0]["fairness"]["spread"] == pytest.approx(0.2)
+
+
+def test_clients_that_answer_training_examples_are_not_compared(record):
+    compared = with_clients(record, on="train", a=[(0.2, 0.6)])
+    assert "spread" not in compared.to_markdown().splitlines()[2]
+    assert isnan(compared.rows[0].fairness.spread)
 
 
 def test_plot_without_histories_shows_every_seed(three, tmp_path):

@@ -12,7 +12,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from fedpace.analysis._tables import TextTable
+from fedpace.analysis._tables import Side, TextTable
+from fedpace.analysis.fairness import Fairness, mean_fairness
 from fedpace.analysis.figures import accuracy_curves, seed_points
 from fedpace.analysis.history import Record
 from fedpace.analysis.interval import Interval, paired_interval
@@ -41,6 +42,7 @@ class ComparisonRow:
         std: Sample standard deviation over seeds (n - 1); NaN with fewer than two.
         pairs: Number of seeds shared with the first method.
         difference: Paired difference to the first method; None for the first method itself.
+        fairness: How evenly clients fare, mean over seeds; NaN unless histories show clients with tests of their own.
 
     """
 
@@ -50,6 +52,7 @@ class ComparisonRow:
     std: float
     pairs: int
     difference: Interval | None
+    fairness: Fairness
 
 
 class Comparison:
@@ -94,6 +97,7 @@ class Comparison:
             difference=None
             if method == self.reference
             else paired_interval([values[seed] - reference[seed] for seed in common], self.level),
+            fairness=mean_fairness((self._records or {}).get(method, {}).values()),
         )
 
     def _measured(self, by_seed: Mapping[int, Summary]) -> dict[int, float]:
@@ -111,6 +115,8 @@ class Comparison:
     def caption(self) -> str:
         """What the columns mean."""
         spread = "± is the standard deviation over seeds"
+        if self._has_fairness:
+            spread += "; spread is that over clients and worst tenth the mean of the worst-off, after the last round"
         if all(row.difference is None for row in self.rows):
             return f"{spread}."
         if all(row.difference is None or isnan(row.difference.low) for row in self.rows):
@@ -121,9 +127,23 @@ class Comparison:
         )
 
     def _text(self) -> TextTable:
-        header = ["method", "accuracy (%)", f"difference to {self.reference} (points)", "seeds"]
-        rows = [[r.method, _percent(r.mean, r.std), _points(r.difference), str(len(r.values))] for r in self.rows]
-        return TextTable(self.title, header, ("left", "right", "left", "right"), rows, self.caption)
+        columns: dict[str, tuple[Side, list[str]]] = {
+            "method": ("left", [row.method for row in self.rows]),
+            "accuracy (%)": ("right", [_percent(row.mean, row.std) for row in self.rows]),
+            f"difference to {self.reference} (points)": ("left", [_points(row.difference) for row in self.rows]),
+        }
+        if self._has_fairness:
+            columns["spread"] = ("right", [_percent(row.fairness.spread) for row in self.rows])
+            columns["worst tenth"] = ("right", [_percent(row.fairness.worst_decile) for row in self.rows])
+        columns["seeds"] = ("right", [str(len(row.values)) for row in self.rows])
+        sides, cells = zip(*columns.values(), strict=True)
+        return TextTable(
+            self.title, list(columns), sides, [list(row) for row in zip(*cells, strict=True)], self.caption
+        )
+
+    @property
+    def _has_fairness(self) -> bool:
+        return any(not isnan(row.fairness.spread) for row in self.rows)
 
     def table(self) -> Table:
         """The table for a terminal; rows whose interval excludes 0 are bold."""
@@ -156,7 +176,7 @@ class Comparison:
         return seed_points({row.method: row.values for row in self.rows}, path, title=self.title)
 
 
-def _percent(mean: float, std: float) -> str:
+def _percent(mean: float, std: float = nan) -> str:
     if isnan(mean):
         return "–"
     return f"{mean * 100:.2f}" if isnan(std) else f"{mean * 100:.2f} ± {std * 100:.2f}"

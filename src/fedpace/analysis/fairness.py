@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from math import ceil, nan
 from typing import Any
 
@@ -39,6 +39,18 @@ def fairness(records: Sequence[Record]) -> Fairness:
         return Fairness(nan, nan, nan)
     worst = values[: ceil(len(values) / 10)]
     return Fairness(float(np.mean(values)), float(np.std(values)), float(np.mean(worst)))
+
+
+def mean_fairness(histories: Iterable[Sequence[Record]]) -> Fairness:
+    """The mean over runs whose clients have tests of their own, and more than one client; NaN without such a run."""
+    found = [astuple(fairness(records)) for records in histories if on_own_tests(records)]
+    return Fairness(*map(float, np.mean(found, axis=0))) if found else Fairness(nan, nan, nan)
+
+
+def on_own_tests(records: Sequence[Record]) -> bool:
+    """Whether there are clients to compare: several, each measured on tests of its own."""
+    last = last_measured(records)
+    return last.get("client_accuracy_on") == "test" and len(last["client_accuracy"]) > 1
 
 
 def late_accuracy(run: Mapping[str, Any], records: Sequence[Record]) -> float:

@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fedpace.analysis.fairness import fairness, last_measured, late_accuracy
+from fedpace.analysis.fairness import fairness, late_accuracy, on_own_tests
 from fedpace.analysis.history import Record, accuracy_curve, stage_windows
 from fedpace.analysis.summary import Summary, summarise
 
@@ -81,8 +81,7 @@ def _accuracy(summary: Summary, records: Sequence[Record]) -> Rows:
 
 def _over_clients(run: Mapping[str, Any], records: Sequence[Record]) -> Rows:
     """How evenly clients fare, where they are measured on tests of their own."""
-    last = last_measured(records)
-    if last.get("client_accuracy_on") != "test" or len(last["client_accuracy"]) < 2:
+    if not on_own_tests(records):
         return []
     found, late = fairness(records), late_accuracy(run, records)
     even = f"{found.mean:.2%} on average, spread {found.spread:.2%}, worst decile {found.worst_decile:.2%}"
