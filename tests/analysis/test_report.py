@@ -235,6 +235,22 @@ def test_each_client_has_a_line(runs, tmp_path):
         ("client 2", [0.2] * 3),
     ]
     assert "own training examples" in page.text["clients"]
+    assert "How evenly" not in page.text["clients"]
+
+
+def test_how_evenly_clients_fare_on_tests_of_their_own(record, tmp_path):
+    runs = [
+        ReportedRun(
+            "a", seed, {}, measured(record, [0.1], client_accuracy={"0": a, "1": 0.5}, client_accuracy_on="test")
+        )
+        for seed, a in enumerate((0.1, 0.3))
+    ]
+    text = write(runs, tmp_path).text["clients"]
+    assert "own test examples" in text
+    assert "How evenly clients fare" in text
+    assert "35.00%" in text  # mean of 30 % and 40 %
+    assert "15.00%" in text  # of 20 % and 10 %
+    assert "20.00%" in text  # of 10 % and 30 %
 
 
 def test_many_clients_are_rows_in_numerical_order(record, tmp_path):

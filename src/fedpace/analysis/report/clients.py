@@ -1,9 +1,12 @@
-"""Who is served well: the accuracy of the global model for each client."""
+"""Who is served well: the accuracy for each client, of the global model or of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
+from math import isnan
 
+from fedpace.analysis.fairness import mean_fairness
 from fedpace.analysis.history import Curve, Record
 from fedpace.analysis.report._html import (
     NUMBERS,
@@ -17,6 +20,7 @@ from fedpace.analysis.report._html import (
     panel,
     plot,
     round_axis,
+    table,
 )
 from fedpace.analysis.report._runs import Methods, thinned
 
@@ -32,8 +36,8 @@ def accuracy_of_clients(methods: Methods) -> Section:
     where = " and ".join(_ON.get(str(name), f"on {name}") for name in sorted(on, key=str)) or "on each client's data"
     shape = "Lines that stay apart" if largest <= _LINES else "Rows that stay dark"
     reading = (
-        f"Accuracy of the global model {where}, after each round that the client took part in. {shape} are clients "
-        "that the model serves badly; the first seed of each method is shown."
+        f"Accuracy {where}, after each round that measured the client. {shape} are clients that are served badly; the "
+        "first seed of each method is shown."
     )
     if not largest:
         return Section("clients", "Accuracy of each client", reading, None)
@@ -49,7 +53,19 @@ def accuracy_of_clients(methods: Methods) -> Section:
         )
         for label, runs in methods.items()
     ]
-    return Section("clients", "Accuracy of each client", reading, grid(panels, 440))
+    return Section("clients", "Accuracy of each client", reading, grid(panels, 440) + _evenness(methods))
+
+
+def _evenness(methods: Methods) -> str:
+    """A table of how evenly clients fare, where they have tests of their own."""
+    found = {label: mean_fairness(run.records for run in runs) for label, runs in methods.items()}
+    rows = [
+        [label, *(f"{value:.2%}" for value in astuple(fairness))]
+        for label, fairness in found.items()
+        if not isnan(fairness.mean)
+    ]
+    header = ["method", "mean over clients", "spread", "worst tenth"]
+    return table(header, rows, 1, "How evenly clients fare after the last round, mean over seeds") if rows else ""
 
 
 def _curves(records: Sequence[Record]) -> dict[str, Curve]:

@@ -18,8 +18,7 @@ from fedpace.analysis.summary import summarise
 def comparison(methods: Methods) -> Section:
     """Final, best, last-ten accuracy and area under the curve, each with paired differences."""
     summaries = {label: {run.seed: summarise(run.records) for run in runs} for label, runs in methods.items()}
-    histories = {label: {run.seed: run.records for run in runs} for label, runs in methods.items()}
-    compared = [Comparison(summaries, histories, metric) for metric in get_args(Metric)]
+    compared = [Comparison(summaries, metric=metric) for metric in get_args(Metric)]
     body = grid([scrolling(one._repr_html_()) for one in compared], 470)
     reading = f"One row per method, compared seed by seed with {compared[0].reference}; {compared[0].caption}"
     return Section("comparison", "Comparison", reading, f'<div class="comparison">{body}</div>')
