@@ -378,6 +378,10 @@ def test_page_names_command_differences_and_warnings():
     assert "`fedpace reproduce paper.table --scale smoke --set local.lr=0.1`: 1 rounds, seeds 0." in text
     assert "* Everything." in text
     assert "* a: annealing did nothing" in text
+    several = made_up({"a": [1.0, 2.0], "b": [1.0], "c": [1.0]})
+    for run, warnings in zip(several["runs"], (["x", "y"], ["x"], ["y", "x"], ["x"]), strict=True):
+        run["warnings"] = warnings
+    assert "\n\n* all rows: x\n* a, b: y\n\n" in page(several, [])
     assert "![A table](picture.png)" in text
 
 

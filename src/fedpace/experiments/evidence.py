@@ -217,7 +217,6 @@ def page(found: Evidence, pictures: Iterable[str]) -> str:
     changes = "".join(f" --set {key}={value}" for key, value in found["changes"].items())
     numbers = f"[{found['name']}.json]({found['name']}.json)"
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    warnings = dict.fromkeys(f"{run['method']}: {warning}" for run in found["runs"] for warning in run["warnings"])
     parts = [
         f"# {found['title']}",
         found["source"],
@@ -226,10 +225,20 @@ def page(found: Evidence, pictures: Iterable[str]) -> str:
         *(table.markdown() for table in tables(found)),
         *(f"![{found['title']}]({picture})" for picture in pictures),
         _section("What differs from the paper", found["differs"]),
-        _section("What the runs warned of", warnings),
+        _section("What the runs warned of", _warnings(found["runs"])),
         f"Versions: {versions}.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _warnings(runs: Runs) -> list[str]:
+    """Each warning once, and which rows it is about."""
+    about: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for warning in run["warnings"]:
+            about.setdefault(warning, {})[run["method"]] = None
+    rows = len({run["method"] for run in runs})
+    return [f"{'all rows' if 1 < rows == len(labels) else ', '.join(labels)}: {text}" for text, labels in about.items()]
 
 
 def _section(title: str, items: Iterable[str]) -> str:
