@@ -1,7 +1,8 @@
 """What the engine adds to a personalised method's own work, beside what it adds to FedAvg's. Prints one table.
 
 Everything but the clients' work counts: sending, guarding, aggregating, and personal state that is read and written.
-A method may take longer in proportion to what it sends (FedCP's policy), and for its own work on the server (FedPAC's heads).
+A method may take longer in proportion to what it sends (FedCP's policy), and for its own work on the server (FedPAC's
+heads).
 """
 
 from __future__ import annotations
