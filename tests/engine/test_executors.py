@@ -1,6 +1,7 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -155,3 +156,37 @@ def test_shared_memory_does_not_grow_with_the_number_of_clients():
     many = Processes(workers=2).start(small.module(), small.federation(20))
     with few, many:
         assert len(few._rows) == len(many._rows) == 4
+
+
+KILLED = """
+import os, signal, time
+from fedpace.engine import Processes
+from tests.engine import small
+
+execution = Processes(workers=2).start(small.module(), small.federation())
+print(*(worker.process.pid for worker in execution._processes), flush=True)
+for worker in execution._processes:
+    os.write(worker.pipe.fileno(), bytes([0, 0, 0, 9]))  # announces nine bytes, none of which will come
+time.sleep(0.5)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to look for processes in")
+def test_workers_of_a_server_that_was_killed_in_the_middle_of_a_message_end():
+    root = Path(__file__).parents[2]
+    found = subprocess.run([sys.executable, "-c", KILLED], cwd=root, stdout=subprocess.PIPE, text=True, timeout=60)
+    assert found.returncode == -signal.SIGKILL
+    workers = [int(pid) for pid in found.stdout.split()]
+    assert len(workers) == 2
+    deadline = time.monotonic() + 20
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers))

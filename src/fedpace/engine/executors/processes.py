@@ -128,7 +128,7 @@ class _ProcessExecution(Execution):
 
     def _spawn(self) -> _Process:
         ours, theirs = self._context.Pipe()
-        arguments = (theirs, self._worker, self._server, self._rows, os.getpid())
+        arguments = (theirs, ours, self._worker, self._server, self._rows, os.getpid())
         process = self._context.Process(target=_serve, args=arguments, daemon=True, name="fedpace-worker")
         process.start()
         theirs.close()
@@ -204,8 +204,11 @@ class _ProcessExecution(Execution):
             worker.process.join()
 
 
-def _serve(pipe: Connection, worker: Worker, server: _Row, rows: list[_Row], parent: int) -> None:
+def _serve(
+    pipe: Connection, other_end: Connection, worker: Worker, server: _Row, rows: list[_Row], parent: int
+) -> None:
     """Main loop of a worker process: it ends when its pipe closes or its parent is gone."""
+    other_end.close()  # inherited; or a message that a killed server left unfinished would be waited for forever
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's business
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
