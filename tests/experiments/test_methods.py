@@ -6,7 +6,7 @@ import pytest
 
 import fedpace
 from fedpace.experiments import load_config, preset_names
-from fedpace.personal import Personal
+from tests.personal.bench import METHODS
 
 from .helpers import FAST, measured
 
@@ -42,10 +42,7 @@ def train(preset, **settings):
     return fedpace.train("digits", preset, model="linear", settings={**FAST, **settings})
 
 
-PERSONAL = [name for name in preset_names() if isinstance(load_config(name).local, Personal)]
-
-
-@pytest.mark.parametrize("preset", PERSONAL)
+@pytest.mark.parametrize("preset", METHODS)
 @pytest.mark.parametrize("rule", ["mean", "masked", "conflict_free"])
 def test_every_personal_preset_learns_under_any_rule(preset, rule):
     settings = {"rounds": 5, "data.partition.clients": 3, "executor": "serial", "local.max_steps": 15}
@@ -56,7 +53,7 @@ def test_every_personal_preset_learns_under_any_rule(preset, rule):
     assert records[-1]["accuracy"] > records[0]["accuracy"] + 0.1
 
 
-@pytest.mark.parametrize("preset", sorted({*preset_names()} - {*PERSONAL}))
+@pytest.mark.parametrize("preset", sorted({*preset_names()} - {*METHODS}))
 def test_every_preset_runs_for_its_fifty_rounds(preset):
     anneal = load_config(preset).anneal
     k = min(anneal.k, 3) if anneal is not None else 0  # more candidates only take longer

@@ -16,11 +16,11 @@ from flwr.app import Error, Message
 from fedpace.core import ClientError, ConfigError
 from fedpace.engine import Listener
 from fedpace.experiments.engines import node_of, run_on, run_on_grid
-from fedpace.experiments.presets import load_config, preset_names
+from fedpace.experiments.presets import load_config
 from fedpace.experiments.run import Result, execute
 from fedpace.flower import InProcessGrid, OnGrid, client_app
 from fedpace.flower.execution import WHO
-from fedpace.personal import Personal
+from tests.personal.bench import METHODS
 
 FAST = {"data.source": "digits", "model": "linear", "rounds": 3, "local.max_steps": 3, "executor": "serial"}
 PERSONAL = {"model": "small_cnn", "data.partition.clients": 4, "data.partition.limit": 40}
@@ -49,7 +49,7 @@ def test_ten_rounds_are_bitwise_those_of_the_local_engine(preset):
     assert same_records(local, flower)
 
 
-@pytest.mark.parametrize("preset", [name for name in preset_names() if isinstance(load_config(name).local, Personal)])
+@pytest.mark.parametrize("preset", METHODS)
 def test_personal_methods_are_bitwise_those_of_the_local_engine(preset):
     chosen = load_config(preset, FAST | PERSONAL)
     assert same_records(run_on("local", chosen), run_on("flower-inprocess", chosen))

@@ -7,15 +7,16 @@ from functools import cache
 import torch
 from torch.nn import functional as F
 
-from fedpace.client import Context
+from fedpace.client import Context, works
 from fedpace.core import FlatModule
 from fedpace.data import load
 from fedpace.engine import Cohort, Serial, train
-from fedpace.personal import PersonalEvaluation
+from fedpace.personal import Personal, PersonalEvaluation
 from fedpace.server import Schedule
 from tests.client.helpers import normed, shard
 from tests.engine import small
 
+METHODS = [name for name in works.names() if issubclass(works.get(name), Personal)]  # each has a preset of its name
 STEPS = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "batch": 8, "epochs": 1}
 
 

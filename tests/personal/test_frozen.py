@@ -8,8 +8,7 @@ import torch
 
 from fedpace.client import works
 
-from .bench import STEPS, Client, noise
-from .test_personal import METHODS
+from .bench import METHODS, STEPS, Client, noise
 
 EPOCH = 5  # batches of 8 in 40 examples
 BASE, HEAD, GLOBAL_HEAD, NOTHING = r"[01]\.", r"3\.", r"head_g\.", "$"

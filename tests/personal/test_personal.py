@@ -15,14 +15,12 @@ from fedpace.core import ConfigError, ModelError
 from fedpace.data import load
 from fedpace.engine import Cohort, Listener, Processes, read_run
 from fedpace.experiments import load_config
-from fedpace.personal import Personal
 from fedpace.server import Annealing, Schedule, Stage
 from tests.client.helpers import shard
 from tests.engine import small
 
-from .bench import STEPS, Client, federation, run
+from .bench import METHODS, STEPS, Client, federation, run
 
-METHODS = [name for name in works.names() if issubclass(works.get(name), Personal)]
 LINEAR = nn.Linear(5, 3)  # nothing but a head
 every = pytest.mark.parametrize("name", METHODS)
 sharing = pytest.mark.parametrize("name", [name for name in METHODS if name != "local_only"])

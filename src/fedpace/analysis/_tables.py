@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
@@ -22,6 +22,12 @@ class TextTable:
     sides: Sequence[Side]
     rows: Sequence[Sequence[str]]
     caption: str
+
+    @classmethod
+    def of_columns(cls, title: str, columns: Mapping[str, tuple[Side, Sequence[str]]], caption: str) -> TextTable:
+        """From columns by name: a side, and a cell for each row."""
+        sides, cells = zip(*columns.values(), strict=True)
+        return cls(title, list(columns), sides, [list(row) for row in zip(*cells, strict=True)], caption)
 
     def rich(self, bold: Collection[int] = ()) -> Table:
         """For a terminal; the rows whose numbers are in ``bold`` stand out."""

@@ -127,7 +127,7 @@ class Comparison:
         )
 
     def _text(self) -> TextTable:
-        columns: dict[str, tuple[Side, list[str]]] = {
+        columns: dict[str, tuple[Side, Sequence[str]]] = {
             "method": ("left", [row.method for row in self.rows]),
             "accuracy (%)": ("right", [_percent(row.mean, row.std) for row in self.rows]),
             f"difference to {self.reference} (points)": ("left", [_points(row.difference) for row in self.rows]),
@@ -136,10 +136,7 @@ class Comparison:
             columns["spread"] = ("right", [_percent(row.fairness.spread) for row in self.rows])
             columns["worst tenth"] = ("right", [_percent(row.fairness.worst_decile) for row in self.rows])
         columns["seeds"] = ("right", [str(len(row.values)) for row in self.rows])
-        sides, cells = zip(*columns.values(), strict=True)
-        return TextTable(
-            self.title, list(columns), sides, [list(row) for row in zip(*cells, strict=True)], self.caption
-        )
+        return TextTable.of_columns(self.title, columns, self.caption)
 
     @property
     def _has_fairness(self) -> bool:

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from fedpace.client import ClientWork, Gradient, LocalSGD, Probe
-from fedpace.core import Buffers, ClientError, ConfigError, DataError, FlatModule, Tensors, Update, derive
+from fedpace.core import Buffers, ClientError, FlatModule, Tensors, Update, derive
 from fedpace.data import Federation
+from fedpace.engine.checks import check_classes, check_personal
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.events import Listener, Record
 from fedpace.engine.executors import Execution, Executor, Processes
@@ -88,8 +89,8 @@ class Training:
         self.cohort_size = plan.cohort.size(len(federation))
         self.warnings = plan.schedule.validate_for(plan.rounds, self.cohort_size)
         self._model = FlatModule(module, plan.local.layout(module))
-        self._check_personal()
-        self.warnings += self._check_classes()
+        check_personal(plan.local, plan.schedule, federation, self._model.layout)
+        self.warnings += check_classes(plan.local, federation)
         self._execution = execution
         self._listeners = listeners
         layout = self._model.layout
@@ -278,34 +279,6 @@ class Training:
         on = "train" if self.federation.client_tests is None else "test"
         measured = collect(zip(tasks, answers, strict=True), personal=own is not None)
         return {**measured, "client_accuracy_on": on}
-
-    def _check_personal(self) -> None:
-        """Personal models need tests of their own, and are not what gradients and searches are about."""
-        local, layout = self.plan.local, self._model.layout
-        if local.evaluation() is not None and self.federation.client_tests is None:
-            raise ConfigError(
-                f"'{local.registered_name()}' gives each client a model of its own, to be measured on its own test "
-                "examples: expected data.partition.test_share above 0, found 0"
-            )
-        for stage in (self.plan.schedule.base, *self.plan.schedule.stages):
-            whole = stage.search is not None or any(exchange.sends == "gradient" for exchange in stage.exchanges())
-            if whole and layout.personal:
-                raise ConfigError(
-                    f"stage '{stage.name}' asks for gradients of the whole model, but with "
-                    f"'{local.registered_name()}' {', '.join(sorted(layout.personal))} never leave a client"
-                )
-
-    def _check_classes(self) -> list[str]:
-        """Refuse data of one class; a warning if that is all that some clients with a model of their own have."""
-        counts = self.federation.counts()
-        classes = [name for name, held in zip(self.federation.classes, counts.sum(axis=0), strict=True) if held]
-        if len(classes) == 1:
-            raise DataError(f"{self.federation.name}: expected two classes or more, found only '{classes[0]}'")
-        number = sum(int((own > 0).sum()) == 1 for own in counts)
-        if not number or self.plan.local.evaluation() is None:
-            return []
-        whom = f"{number} of {len(self.federation)} clients train"
-        return [f"{whom} on one class only: to answer it always is all that their models can learn"]
 
     def _open(self, folder: RunFolder | None, *, resume: bool) -> list[Record]:
         if folder is None:

@@ -100,26 +100,24 @@ def _table(found: Evidence, metric: str) -> TextTable:
     by_method = _by_method(found["runs"], metric)
     repetitions = list(dict.fromkeys(name for values in by_method.values() for name in values))
     each = repetitions if len(repetitions) > 1 else []
-    paper = ["paper"] if any(found["published"].values()) else []
     digits = 3 if metric in _FRACTIONS else 2
-    rows = []
-    for label, values in by_method.items():
-        published = found["published"].get(label, {}).get(metric)
-        base = _base(found, label)
-        rows.append(
-            [
-                label,
-                *("–" if published is None else f"{published:.{digits}f}" for _ in paper),
-                _mean(list(values.values()), digits),
-                "–" if label == base else _difference(_differences(values, by_method[base]), digits),
-                *(f"{values[name]:.{digits}f}" if name in values else "–" for name in each),
-            ]
-        )
-    reference = f"difference to {'its base' if 'versus' in found else found['reference']}"
-    header = ["method", *paper, "ours", reference, *each]
-    sides: list[Side] = ["left" if name in (header[0], reference) else "right" for name in header]
+    columns: dict[str, tuple[Side, Sequence[str]]] = {"method": ("left", list(by_method))}
+    if any(found["published"].values()):
+        published = [found["published"].get(label, {}).get(metric) for label in by_method]
+        columns["paper"] = ("right", [_number(value, digits) for value in published])
+    columns["ours"] = ("right", [_mean(list(values.values()), digits) for values in by_method.values()])
+    bases = {label: _base(found, label) for label in by_method}
+    columns[f"difference to {'its base' if 'versus' in found else found['reference']}"] = (
+        "left",
+        [
+            "–" if label == bases[label] else _difference(_differences(values, by_method[bases[label]]), digits)
+            for label, values in by_method.items()
+        ],
+    )
+    for name in each:
+        columns[name] = ("right", [_number(values.get(name), digits) for values in by_method.values()])
     caption = "\n\n".join(filter(None, [_caption(each), _signs(found, metric, by_method)]))
-    return TextTable(TITLES[metric], header, sides, rows, caption)
+    return TextTable.of_columns(TITLES[metric], columns, caption)
 
 
 def _contrasts(found: Evidence) -> TextTable:
@@ -182,6 +180,10 @@ def _by_method(runs: Runs, metric: str) -> dict[str, dict[str, float]]:
         if run[metric] is not None:
             values[name] = run[metric]
     return found
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def _mean(values: Sequence[float], digits: int) -> str:
