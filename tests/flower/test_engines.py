@@ -156,6 +156,50 @@ def test_node_that_fails_is_a_client_that_failed(fault, reason):
         assert reason in dropped["reason"]
 
 
+class Stuck(InProcessGrid):
+    """While a node is ``stuck``, its answers wait: as those of a SuperNode do that answers one message late."""
+
+    stuck, waited_for = None, 0
+
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        self.waited_for += self.stuck in [message.metadata.dst_node_id for message in messages]
+        return super().send_and_receive(messages)
+
+    def pull_messages(self, message_ids):
+        free = [name for name in message_ids if self._replies[name].metadata.src_node_id != self.stuck]
+        return super().pull_messages(free)
+
+
+def client_1(grid):
+    return next(node for node, context in grid.contexts.items() if context.node_config["partition-id"] == 1)
+
+
+def test_silent_node_is_waited_for_once_and_back_when_it_answers(caplog):
+    chosen = config("fedavg", rounds=6, measuring__per_client=0)
+    grid = Stuck(client_app(lambda context: node_of(chosen)), 3)
+
+    class Stick(Listener):
+        def finished_round(self, record):
+            grid.stuck = client_1(grid) if record["round"] in range(3) else None
+
+    result = run_on_grid(chosen, grid, listeners=[Stick()])
+    reasons = [[dropped["reason"] for dropped in record["dropped"]] for record in result.records]
+    assert reasons == [[], ["no answer within 600 s"], ["no node answers for it"], ["no node answers for it"], [], []]
+    assert grid.waited_for == 1
+    assert f"node {client_1(grid)}: no answer within 600 s; left out until it answers" in caplog.text
+
+
+def test_node_that_is_silent_from_the_start_is_waited_for_once(caplog):
+    chosen = config("fedavg", measuring__per_client=0)
+    grid = Stuck(client_app(lambda context: node_of(chosen)), 3)
+    grid.stuck = client_1(grid)
+    result = execute(chosen, executor=OnGrid(grid=grid, wait=0))
+    assert [[dropped["client"] for dropped in record["dropped"]] for record in result.records] == [[1]] * 3
+    assert grid.waited_for == 1
+    assert "clients without a node: [1]" in caplog.text
+
+
 def test_every_node_failing_ends_the_run_with_the_reason():
     chosen = config("fedavg", measuring__per_client=0)
     with pytest.raises(ClientError, match=r"every client failed in round 0; .*its disk is full"):
@@ -175,7 +219,7 @@ def test_missing_node_is_left_out_until_it_connects(caplog):
     result = execute(chosen, executor=OnGrid(grid=grid, wait=0), listeners=[Return()])
     assert "clients without a node: [2]" in caplog.text
     assert [len(record["dropped"]) for record in result.records] == [1, 0]
-    assert result.records[0]["dropped"][0]["reason"] == "its node is not connected"
+    assert result.records[0]["dropped"][0]["reason"] == "no node answers for it"
 
 
 def test_nodes_of_no_client_are_asked_once(caplog):
@@ -192,8 +236,8 @@ def test_nodes_of_no_client_are_asked_once(caplog):
 def test_second_node_of_a_client_takes_the_place_of_the_first(caplog):
     chosen = config("fedavg", rounds=2, measuring__per_client=0)
     grid = grid_of(chosen)
-    first, context = next((n, c) for n, c in grid.contexts.items() if c.node_config["partition-id"] == 1)
-    grid.contexts[max(grid.contexts) + 1] = context
+    first = client_1(grid)
+    grid.contexts[max(grid.contexts) + 1] = grid.contexts[first]
 
     class Lose(Listener):
         def finished_round(self, record):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
 
 from fedpace.flower._options import Metrics
 
@@ -23,6 +24,20 @@ UNREADABLE = (EOFError, KeyError, OSError, TypeError, ValueError)  # what readin
 def node(reply: Message) -> int:
     """Who answered."""
     return reply.metadata.src_node_id
+
+
+def exchange(grid: Grid, messages: Mapping[int, Message], timeout: float) -> dict[int, Message]:
+    """Send each node its message, and wait; the replies by node. For a node that is gone, Flower itself replies."""
+    replies = list(grid.send_and_receive(messages.values(), timeout=timeout)) if messages else []
+    asked = {message.metadata.message_id: node for node, message in messages.items()}  # known once they are sent
+    return {asked[reply.metadata.reply_to_message_id]: reply for reply in replies}
+
+
+def late_replies(grid: Grid, sent: Mapping[int, str]) -> dict[int, Message]:
+    """What has come so far in reply to messages that nobody waits for: their names by node."""
+    replies = grid.pull_messages(list(sent.values())) if sent else ()
+    asked = {message: node for node, message in sent.items()}
+    return {asked[reply.metadata.reply_to_message_id]: reply for reply in replies}
 
 
 def content_of(reply: Message | None) -> RecordDict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from time import monotonic, sleep
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fedpace.core import Buffers, ClientError, Layout, Update
 from fedpace.data import Federation
 from fedpace.engine import Execution, Executor, Task, Worker
+from fedpace.flower._replies import exchange, late_replies
 from fedpace.flower._wire import answers_from, model_record, tasks_record, to_record
 from fedpace.flower.secure import SecureExchange, secure_update
 from fedpace.server import Collected, Secure, Weighing
@@ -22,7 +23,7 @@ from fedpace.server import Collected, Secure, Weighing
 log = logging.getLogger("fedpace")
 
 WORK, WHO = "train.fedpace", "query.fedpace"  # message types that our ClientApp answers
-UNCONNECTED = "its node is not connected"
+NO_NODE = "no node answers for it"
 
 
 class OnGrid(Executor):
@@ -43,8 +44,9 @@ class FlowerExecution(Execution):
     """Sends each client's tasks to the node that holds its data, one message per client, and waits for the answers.
 
     Nodes have random ids, so each is asked which client it is. ``local`` does what needs no client (the common test
-    set). A node that does not answer within ``timeout`` seconds is a client that failed; it is asked again in the next
-    round, under whatever id it comes back. With ``secure``, updates are summed before this server can read them.
+    set). A node that does not answer within ``timeout`` seconds is a client that failed; it is waited for again when it
+    has said once more which client it is, so that it costs this time once and not in every round. With ``secure``,
+    updates are summed before this server can read them.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class FlowerExecution(Execution):
         self._exchange = SecureExchange(grid, secure or Secure(), timeout)
         self._nodes: dict[int, int] = {}  # client → node
         self._left_out: set[int] = set()  # nodes of no client, and second ones of a client
+        self._silent: dict[int, str] = {}  # node → the message that it has yet to answer before we count on it
         self._wait_for_nodes(wait)
 
     def run(
@@ -87,8 +90,9 @@ class FlowerExecution(Execution):
         nodes = {task.client: self._nodes[task.client] for task in tasks if task.client in self._nodes}
         work = {nodes[task.client]: tasks_record(model, common, [task]) for task in tasks if task.client in nodes}
         found = self._exchange.run(work, len(vector), buffers, weighing)
+        self._doubt(found.silent)
         answers = {client: found.answers.get(node) for client, node in nodes.items()}
-        clients = [secure_update(task.client, answers.get(task.client, UNCONNECTED)) for task in tasks]
+        clients = [secure_update(task.client, answers.get(task.client, NO_NODE)) for task in tasks]
         if found.opened is None:
             return Collected(clients, ended=found.ended)
         return Collected(clients, **vars(found.opened), numbers=found.extra_numbers)
@@ -101,21 +105,21 @@ class FlowerExecution(Execution):
     ) -> dict[int, list[Update]]:
         self._learn_nodes()
         model, common = model_record(vector, buffers), to_record(extras)
+        nodes = {client: self._nodes[client] for client in by_client if client in self._nodes}
         messages = {
-            client: Message(tasks_record(model, common, tasks), self._nodes[client], WORK, ttl=self._timeout)
-            for client, tasks in by_client.items()
-            if client in self._nodes
+            node: Message(tasks_record(model, common, by_client[client]), node, WORK, ttl=self._timeout)
+            for client, node in nodes.items()
         }
-        replies = self._grid.send_and_receive(messages.values(), timeout=self._timeout)
-        by_node = {reply.metadata.src_node_id: reply for reply in replies}
+        replies = exchange(self._grid, messages, self._timeout)
+        self._doubt(messages.keys() - replies.keys())
         return {
-            client: self._answers(client, len(tasks), by_node.get(self._nodes.get(client, 0)))
-            for client, tasks in by_client.items()
+            client: self._answers(client, len(tasks), nodes.get(client), replies) for client, tasks in by_client.items()
         }
 
-    def _answers(self, client: int, tasks: int, reply: Message | None) -> list[Update]:
-        if client not in self._nodes:
-            failure = UNCONNECTED
+    def _answers(self, client: int, tasks: int, node: int | None, replies: Mapping[int, Message]) -> list[Update]:
+        reply = None if node is None else replies.get(node)
+        if node is None:
+            failure = NO_NODE
         elif reply is None:
             failure = f"no answer within {self._timeout:g} s"
         elif reply.has_error():
@@ -146,19 +150,35 @@ class FlowerExecution(Execution):
         if not connected.issuperset(self._nodes.values()):
             self._left_out.clear()  # one of them may take the place of a node that is gone
         self._nodes = {client: node for client, node in self._nodes.items() if node in connected}
-        asked = [
-            Message(RecordDict({"config": ConfigRecord({"clients": self._clients})}), node, WHO, ttl=self._timeout)
-            for node in sorted(connected - self._left_out - set(self._nodes.values()))
-        ]
-        for reply in self._grid.send_and_receive(asked, timeout=self._timeout) if asked else ():
-            if reply.has_error():
-                log.warning("node %d: %s", reply.metadata.src_node_id, reply.error.reason)
-                continue
-            client = int(reply.content.config_records["config"]["client"])  # type: ignore[arg-type]
-            node = reply.metadata.src_node_id
-            if not 0 <= client < self._clients:
-                log.warning("a node is client %d of %d: left out", client, self._clients)
-                self._left_out.add(node)
-            elif self._nodes.setdefault(client, node) != node:
-                log.warning("two nodes are client %d: the second one is left out", client)
-                self._left_out.add(node)
+        self._silent = {node: message for node, message in self._silent.items() if node in connected}
+        unknown = connected - self._left_out - set(self._nodes.values())
+        asked = {node: self._question(node) for node in sorted(unknown - self._silent.keys())}
+        replies = exchange(self._grid, asked, self._timeout) | late_replies(self._grid, self._silent)
+        for node, reply in replies.items():
+            self._silent.pop(node, None)
+            self._learn(node, reply)
+        self._doubt(asked.keys() - replies.keys())
+
+    def _learn(self, node: int, reply: Message) -> None:
+        if reply.has_error():
+            log.warning("node %d: %s", node, reply.error.reason)
+            return
+        client = int(reply.content.config_records["config"]["client"])  # type: ignore[arg-type]
+        if not 0 <= client < self._clients:
+            log.warning("a node is client %d of %d: left out", client, self._clients)
+            self._left_out.add(node)
+        elif self._nodes.setdefault(client, node) != node:
+            log.warning("two nodes are client %d: the second one is left out", client)
+            self._left_out.add(node)
+
+    def _doubt(self, nodes: Collection[int]) -> None:
+        """Do not wait for these silent nodes again before they have answered a question without a time limit."""
+        self._nodes = {client: node for client, node in self._nodes.items() if node not in nodes}
+        for node in sorted(nodes):
+            log.warning("node %d: no answer within %g s; left out until it answers", node, self._timeout)
+            (sent,) = self._grid.push_messages([self._question(node)]) or (None,)
+            if sent:  # Flower refuses a message to a node that is gone
+                self._silent[node] = sent
+
+    def _question(self, node: int) -> Message:
+        return Message(RecordDict({"config": ConfigRecord({"clients": self._clients})}), node, WHO)

@@ -6,6 +6,7 @@ Everything of Flower's that is private and that we need is in this module.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -30,7 +31,7 @@ class InProcessGrid(Grid):
             )
             for node in range(nodes)
         }
-        self._replies: dict[str, Message] = {}
+        self._names, self._replies = count(), dict[str, Message]()
 
     def set_run(self, run: Run) -> None:
         """Take part in another run."""
@@ -54,18 +55,19 @@ class InProcessGrid(Grid):
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Answer the messages at once."""
         found = []
-        for number, message in enumerate(messages, start=len(self._replies)):
-            found.append(str(number))
-            self._replies[str(number)] = self._answer(message)
+        for message in messages:
+            found.append(str(next(self._names)))
+            message.metadata.__dict__["_message_id"] = found[-1]  # as Flower's grids do
+            self._replies[found[-1]] = self._answer(message)
         return found
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The answers."""
-        return [self._replies[name] for name in message_ids]
+        """The answers, each once."""
+        return [self._replies.pop(name) for name in message_ids if name in self._replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Answer each message as it is asked for."""
-        return [self._answer(message) for message in messages]
+        """Answer the messages at once."""
+        return self.pull_messages(self.push_messages(messages))
 
     def _answer(self, message: Message) -> Message:
         node = message.metadata.dst_node_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from random import SystemRandom
 from typing import Any, TypeVar, cast
@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 
 from fedpace.core import Buffers, ClientError, Update
 from fedpace.flower._packing import Opened, Packing
-from fedpace.flower._replies import UNREADABLE, content_of
+from fedpace.flower._replies import UNREADABLE, content_of, exchange
 from fedpace.flower._secagg import (
     CONFIG,
     VECTOR,
@@ -48,6 +48,7 @@ class SecureRound:
     packing: Packing
     opened: Opened | None = None
     ended: str = ""
+    silent: Set[int] = frozenset()  # nodes that did not answer in time
 
     @property
     def extra_numbers(self) -> int:
@@ -79,7 +80,8 @@ class SecureExchange:
         try:
             vector, clients = self._sum(work, packing, talk)
         except _TooFewError as error:
-            return SecureRound(talk.answers, packing, ended=f"secure aggregation ended early, {error}")
+            ended = f"secure aggregation ended early, {error}"
+            return SecureRound(talk.answers, packing, ended=ended, silent=talk.silent)
         opened = packing.open(vector, clients)
         if opened.clipped:
             self.bound *= 2
@@ -89,7 +91,7 @@ class SecureExchange:
                 packing.bound,
                 self.bound,
             )
-        return SecureRound(talk.answers, packing, opened)
+        return SecureRound(talk.answers, packing, opened, silent=talk.silent)
 
     def _sum(self, work: Mapping[int, RecordDict], packing: Packing, talk: _Talk) -> tuple[dict[str, Any], int]:
         shares, threshold = self._settings.counts(len(work))
@@ -157,6 +159,7 @@ class _Talk:
     def __init__(self, grid: Grid, timeout: float) -> None:
         self._grid, self._timeout = grid, timeout
         self.answers: dict[int, RecordDict | str] = {}
+        self.silent: set[int] = set()
 
     def ask(
         self,
@@ -166,11 +169,12 @@ class _Talk:
         work: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> dict[int, T]:
         """One stage of the protocol: what each node answered, without those that did not."""
-        messages = []
+        messages = {}
         for node, config in configs.items():
             records = {CONFIG: ConfigRecord({Key.STAGE: stage, **config}), **(work[node] if work is not None else {})}
-            messages.append(Message(RecordDict(records), node, SECURE, ttl=self._timeout))
-        replies = {r.metadata.src_node_id: r for r in self._grid.send_and_receive(messages, timeout=self._timeout)}
+            messages[node] = Message(RecordDict(records), node, SECURE, ttl=self._timeout)
+        replies = exchange(self._grid, messages, self._timeout)
+        self.silent |= messages.keys() - replies.keys()
         found = {}
         for node in configs:
             try:
