@@ -200,6 +200,22 @@ def test_node_that_is_silent_from_the_start_is_waited_for_once(caplog):
     assert "clients without a node: [1]" in caplog.text
 
 
+@pytest.mark.parametrize("answer", ["error", "nonsense"])
+def test_node_that_cannot_say_which_client_it_is_stays_out(answer, caplog):
+    chosen = config("fedavg", measuring__per_client=0)
+
+    class Confused(InProcessGrid):
+        def _answer(self, message):
+            if message.metadata.dst_node_id != client_1(self):
+                return super()._answer(message)
+            return Message(Error(1, "its disk\nis full") if answer == "error" else message.content, reply_to=message)
+
+    grid = Confused(client_app(lambda context: node_of(chosen)), 3)
+    result = execute(chosen, executor=OnGrid(grid=grid, wait=0))
+    assert [[dropped["client"] for dropped in record["dropped"]] for record in result.records] == [[1]] * 3
+    assert f"node {client_1(grid)} does not say which client it is: " in caplog.text
+
+
 def test_every_node_failing_ends_the_run_with_the_reason():
     chosen = config("fedavg", measuring__per_client=0)
     with pytest.raises(ClientError, match=r"every client failed in round 0; .*its disk is full"):

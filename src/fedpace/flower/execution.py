@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fedpace.core import Buffers, ClientError, Layout, Update
 from fedpace.data import Federation
 from fedpace.engine import Execution, Executor, Task, Worker
-from fedpace.flower._replies import exchange, late_replies
+from fedpace.flower._replies import UNREADABLE, content_of, exchange, late_replies, one_line
 from fedpace.flower._wire import answers_from, model_record, tasks_record, to_record
 from fedpace.flower.secure import SecureExchange, secure_update
 from fedpace.server import Collected, Secure, Weighing
@@ -160,10 +160,11 @@ class FlowerExecution(Execution):
         self._doubt(asked.keys() - replies.keys())
 
     def _learn(self, node: int, reply: Message) -> None:
-        if reply.has_error():
-            log.warning("node %d: %s", node, reply.error.reason)
+        try:
+            client = int(content_of(reply).config_records["config"]["client"])  # type: ignore[arg-type]
+        except UNREADABLE as error:
+            log.warning("node %d does not say which client it is: %s", node, one_line(error))
             return
-        client = int(reply.content.config_records["config"]["client"])  # type: ignore[arg-type]
         if not 0 <= client < self._clients:
             log.warning("a node is client %d of %d: left out", client, self._clients)
             self._left_out.add(node)
