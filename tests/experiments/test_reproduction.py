@@ -249,6 +249,7 @@ def test_agreement_of_exactly_tau_is_not_below_it():
         ("confree.figure1-flowers102", "P = 60 %: FedRep", "best", 57.42),
         ("confree.figure2", "β = 0.1: FedCP + ConFREE", "best", 55.68),
         ("confree.figure2-flowers102", "β = 0.1: APFL", "best", 63.65),
+        ("confree.figure2-steps", "β = 0.1: FedRep + ConFREE", "best", 51.41),
     ],
 )
 def test_published_values_stand_in_their_rows(name, label, metric, value):
