@@ -386,6 +386,15 @@ def test_page_names_command_differences_and_warnings():
     assert "![A table](picture.png)" in text
 
 
+def test_mean_of_fewer_than_ten_rounds_says_so():
+    few, enough = (made_up({"a": [1.0, 2.0]}, metric="last10") for _ in range(2))
+    for found, rounds in ((few, [*range(9), None]), (enough, list(range(10)))):
+        for run in found["runs"]:
+            run["curve"] = rounds
+    assert "Only 9 rounds were measured: the mean is over all of them." in page(few, [])
+    assert "rounds were measured" not in page(enough, [])
+
+
 def test_a_comparison_of_our_own_has_no_column_for_a_paper():
     (table,) = tables(made_up({"a": [50.0, 51.0], "b": [52.0, 53.0]}, published={"a": {}, "b": {}}))
     assert table.header == ["method", "ours", "difference to a", "seed 0", "seed 1"]

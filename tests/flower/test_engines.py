@@ -138,13 +138,22 @@ class Faulty(InProcessGrid):
                 yield reply
             elif self.fault == "error":
                 yield Message(Error(1, "its disk\nis full"), reply_to=message)
+            elif self.fault == "gone":
+                found = Message(Error(1, "Node Unavailable"), reply_to=message)
+                found.metadata.__dict__["_src_node_id"] = 1  # the SuperLink replies in its place
+                yield found
             elif self.fault == "nonsense":
                 yield Message(message.content, reply_to=message)
 
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("error", "its disk is full"), ("silence", "no answer within 600 s"), ("nonsense", "its answer cannot be read")],
+    [
+        ("error", "its disk is full"),
+        ("gone", "its node failed: Node Unavailable"),
+        ("silence", "no answer within 600 s"),
+        ("nonsense", "its answer cannot be read"),
+    ],
 )
 def test_node_that_fails_is_a_client_that_failed(fault, reason):
     chosen = config("fedavg", measuring__per_client=0)

@@ -116,7 +116,7 @@ def _table(found: Evidence, metric: str) -> TextTable:
     )
     for name in each:
         columns[name] = ("right", [_number(values.get(name), digits) for values in by_method.values()])
-    caption = "\n\n".join(filter(None, [_caption(each), _signs(found, metric, by_method)]))
+    caption = "\n\n".join(filter(None, [_caption(each), _few(found["runs"], metric), _signs(found, metric, by_method)]))
     return TextTable.of_columns(TITLES[metric], columns, caption)
 
 
@@ -124,22 +124,25 @@ def _contrasts(found: Evidence) -> TextTable:
     """Differences of the first metric between two options: of each base, and of the mean over all bases."""
     metric = found["metrics"][0]
     by_method = _by_method(found["runs"], metric)
-    columns = []
-    for pair in found["contrasts"].values():
-        column = {}
-        for base in dict.fromkeys(found["versus"].values()):
+    bases = dict.fromkeys(found["versus"].values())
+    columns: dict[str, tuple[Side, Sequence[str]]] = {}
+    for name, pair in found["contrasts"].items():
+        differences = {}
+        for base in bases:
             one, other = (by_method.get(f"{base} {option}".strip(), {}) for option in pair)
-            column[base] = {name: one[name] - other[name] for name in one if name in other}
-        common = [name for name in column[base] if all(name in values for values in column.values())]
-        overall = {name: float(np.mean([values[name] for values in column.values()])) for name in common}
-        columns.append(column if len(column) == 1 else {**column, "all": overall})
-    rows = [[base, *(_difference(list(column[base].values()), 2) for column in columns)] for base in columns[0]]
+            differences[base] = {seed: one[seed] - other[seed] for seed in one if seed in other}
+        if len(bases) > 1:
+            common = [seed for seed in differences[base] if all(seed in values for values in differences.values())]
+            differences["all"] = {
+                seed: float(np.mean([values[seed] for values in differences.values()])) for seed in common
+            }
+        columns["method"] = ("left", list(differences))
+        columns[name] = ("left", [_difference(list(values.values()), 2) for values in differences.values()])
     meanings = [
         f"{name}: {one} minus {other or 'the method as it is'}" for name, (one, other) in found["contrasts"].items()
     ]
-    sides: list[Side] = ["left"] * (1 + len(columns))
     caption = f"{'; '.join(meanings)}. [ ] is the 95 % paired t interval over repetitions, * where it excludes 0."
-    return TextTable(f"{TITLES[metric]}: differences", ["method", *found["contrasts"]], sides, rows, caption)
+    return TextTable.of_columns(f"{TITLES[metric]}: differences", columns, caption)
 
 
 def _base(found: Evidence, label: str) -> str:
@@ -210,6 +213,14 @@ def _caption(repetitions: Sequence[str]) -> str:
         f"± is the standard deviation over {len(repetitions)} repetitions, [ ] the 95 % paired t interval of the "
         "difference, * where it excludes 0."
     )
+
+
+def _few(runs: Runs, metric: str) -> str:
+    """What a mean of the last ten rounds is of, if there are not so many."""
+    measured = max(sum(value is not None for value in run["curve"]) for run in runs)
+    if metric != "last10" or measured >= 10:
+        return ""
+    return f"Only {measured} rounds were measured: the mean is over all of them."
 
 
 def page(found: Evidence, pictures: Iterable[str]) -> str:

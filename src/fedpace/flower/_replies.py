@@ -1,9 +1,12 @@
-"""Reading what clients answered. Whatever is wrong with it is a ValueError whose text is the reason to drop them."""
+"""Asking clients, and reading what they answered.
+
+Whatever is wrong with an answer is a ValueError whose text is the reason to drop them.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
@@ -29,13 +32,15 @@ def node(reply: Message) -> int:
 def exchange(grid: Grid, messages: Mapping[int, Message], timeout: float) -> dict[int, Message]:
     """Send each node its message, and wait; the replies by node. For a node that is gone, Flower itself replies."""
     replies = list(grid.send_and_receive(messages.values(), timeout=timeout)) if messages else []
-    asked = {message.metadata.message_id: node for node, message in messages.items()}  # known once they are sent
-    return {asked[reply.metadata.reply_to_message_id]: reply for reply in replies}
+    return _by_node(replies, {node: message.metadata.message_id for node, message in messages.items()})
 
 
 def late_replies(grid: Grid, sent: Mapping[int, str]) -> dict[int, Message]:
-    """What has come so far in reply to messages that nobody waits for: their names by node."""
-    replies = grid.pull_messages(list(sent.values())) if sent else ()
+    """What has come so far in reply to messages that nobody waits for, of which we have the ids by node."""
+    return _by_node(grid.pull_messages(list(sent.values())) if sent else (), sent)
+
+
+def _by_node(replies: Iterable[Message], sent: Mapping[int, str]) -> dict[int, Message]:
     asked = {message: node for node, message in sent.items()}
     return {asked[reply.metadata.reply_to_message_id]: reply for reply in replies}
 
