@@ -1,5 +1,7 @@
 """ConFREE and its two special cases, against the poster's formulas on vectors, identities, duality and other codes."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -214,6 +216,27 @@ def test_a_client_that_sent_zero_can_count_as_the_worst_off():
     updates = torch.stack([U, V, NOTHING])
     assert torch.equal(ConflictFree(zero_clients="included")(updates), ConflictFree(c=0)(updates))
     assert_close(ConflictFree()(updates), ConflictFree()(updates[:2]) * 2 / 3, 1e-6)
+
+
+@pytest.mark.parametrize("solver", ["pgd", "slsqp"])
+def test_who_sent_zero_is_the_worst_off_unless_somebody_must_lose(solver):
+    """Then the guidance is the step; where others lose by every step, who sent zero is not in the mix."""
+    families = ["normal", "sparse", "lattice", "duplicated"] + ["dominant", "opposite"] * (solver == "pgd")
+    at_rest = 0
+    for family, seed in product(families, range(100)):
+        clients, c = 2 + seed % 8, (0.1, 0.5, 0.9)[seed % 3]
+        updates = 10 * make(family, clients, size=1 + seed % 19, seed=seed, dtype=torch.float64)  # long, for SLSQP
+        updates[seed % clients] = 0
+        rule = ConflictFree(c=c, solver=solver, zero_clients="included")
+        result, g, others = rule(updates), guidance(rule, updates), ConflictFree(c=c)(updates)
+        unit = g.norm() * updates.norm(dim=1).max()
+        if (updates @ others).min() >= -1e-7 * unit:
+            assert torch.equal(result, g)
+            assert not rule.model_copy(update={"degenerate": "zero"})(updates).any()
+            at_rest += 1
+        elif solver == "pgd":
+            assert_close(result, others, 1e-9 * float(g.norm()))
+    assert at_rest > 300
 
 
 def test_samples_weigh_in_the_guidance_alone():

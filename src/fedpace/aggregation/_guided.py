@@ -36,7 +36,8 @@ class Guided(GramRule):
     ``client_weights``: g counts clients alike, or by ``samples``; the worst-off client is sought among all alike.
     ``solver``: ``pgd`` is exact, ``slsqp`` is what ConFREE's published code does.
     ``degenerate``: the result where u_w* = 0, the ``guidance`` or ``zero``.
-    ``zero_clients``: one that sent zero gains nothing whatever the step; ``included``, it is the worst-off.
+    ``zero_clients``: one that sent zero gains nothing whatever the step; ``included``, it is the worst-off, and
+    u_w* = 0, unless others lose by every step of the ball.
     """
 
     c: float = Field(0.5, ge=0, allow_inf_nan=False)  # unknown for ConFREE; CAGrad's

@@ -41,7 +41,17 @@ def pgd(gram: Matrix, guidance: Vector, c: float, gap: float = 1e-8) -> tuple[Ve
 
     The variables are xᵢ = wᵢ‖uᵢ‖, because a long update would hide the short ones. Where updates nearly cancel out,
     progress is slow, and SciPy ends what was begun if the relative duality gap is still above ``gap``.
+
+    F is zero at a client that sent zero, and t·F(w) on the way from there to w. So the minimum is either at that client
+    or among the others, where F is negative: no search between them is needed.
     """
+    if (at_rest := _at_rest(gram)) is not None:
+        moving = np.flatnonzero(at_rest == 0)
+        w = np.zeros(len(gram))
+        w[moving], kappa = pgd(gram[np.ix_(moving, moving)], guidance[moving], c, gap)
+        g = length(gram, guidance)
+        value = float(w @ gram @ guidance) + c * g * length(gram, w)
+        return (w, kappa) if value < -NOISE * g * float(w @ np.sqrt(gram.diagonal())) else (at_rest, 0.0)
     problem = _Dual(gram, guidance, c)
     x, left = _fista(problem, gap)
     if left > gap:
@@ -53,13 +63,23 @@ def pgd(gram: Matrix, guidance: Vector, c: float, gap: float = 1e-8) -> tuple[Ve
 def slsqp(gram: Matrix, guidance: Vector, c: float) -> tuple[Vector, float]:
     """SciPy as ConFREE's published code calls it: unscaled, numeric gradient, absolute tolerance 1e-6, ``TINY`` terms.
 
-    F is quadratic in the length of updates, so for short ones (below about 0.03) it stops at once, at w = 1/N.
+    F is quadratic in the length of updates, so for short ones (below about 0.03) it stops at once, at w = 1/N. Where
+    it ends at a client that sent zero, what ``TINY`` and rounding errors leave of the others is dropped.
     """
     slope = gram @ guidance
     radius = c * length(gram, guidance) + TINY
     start = np.full(len(slope), 1 / len(slope))
     w = _scipy(lambda w: slope @ w + radius * np.sqrt(length(gram, w) ** 2 + TINY), start, np.ones(len(slope)))
+    at_rest = _at_rest(gram)
+    if at_rest is not None and w[at_rest > 0].sum() > 1 - NEGLIGIBLE:
+        return at_rest, 0.0
     return w, radius / (length(gram, w) + TINY)
+
+
+def _at_rest(gram: Matrix) -> Vector | None:
+    """The mix of all clients that sent zero, if there are any."""
+    zero = gram.diagonal() == 0
+    return zero / zero.sum() if zero.any() else None
 
 
 class _Dual:
@@ -72,7 +92,7 @@ class _Dual:
     def __init__(self, gram: Matrix, guidance: Vector, c: float) -> None:
         squares = gram.diagonal()
         square = squares.sum() / len(gram)
-        self.lengths = np.where(squares > 0, np.sqrt(squares / square), 1.0)
+        self.lengths = np.sqrt(squares / square)
         self.prices = 1 / self.lengths
         self.cosines = gram / square * (self.prices[:, None] * self.prices)
         self.cosines.flat[:: len(gram) + 1] += 1e-12  # invertible then, almost surely; less than rounding does

@@ -20,7 +20,8 @@ class ConflictFree(Guided):
     Where nothing conflicts, g is the mean, but d* is not: one client alone gives (1 + c)u.
 
     ``projection``: ``simultaneous`` (all inner products of original updates), ``sequential`` (as in PCGrad, in an order
-    drawn from ``seed``), or ``sequential_unnormalised`` (the published code's: without the division by ‖uⱼ‖²).
+    drawn from ``seed``, the same in every round), or ``sequential_unnormalised`` (the published code's: without the
+    division by ‖uⱼ‖²).
 
     >>> import torch
     >>> ConflictFree(c=0)(torch.tensor([[1.0, 0.0], [-1.0, 1.0]]))

@@ -17,8 +17,9 @@ class ConflictFreeAuthors(ConflictFree):
     added to lengths; result divided by 1 + c²; clients count alike, those that sent zero too. Where updates are short
     (a tensor's norm below about 0.03) that is (1 + c)/(1 + c²) times the mean; where they are long, projections
     overshoot. The result therefore depends on the scale of updates. Buffers, which the code leaves with the clients,
-    are not a rule's business. One correction: the order of projections comes from ``seed`` instead of an unseeded
-    generator, and is the same for all tensors.
+    are not a rule's business. Two corrections: the order of projections comes from ``seed`` instead of an unseeded
+    generator, and is the same for all tensors and rounds; where the solver ends at a client that sent zero, the step is
+    the guidance, to which the code adds what is left of the others, enlarged.
     """
 
     granularity: Literal["model", "tensor"] = "tensor"

@@ -14,8 +14,9 @@ from fedpace.aggregation._rule import Diagnostics, rules
 class Projected(GramRule):
     """Each client loses what opposes others, then the mean (PCGrad, Yu et al. 2020; the mean instead of their sum).
 
-    Projections go client after client, in an order drawn from ``seed``, each on what the last one left. Equals
-    :class:`ConflictFree` with ``c`` = 0 and ``projection`` = ``sequential``.
+    Projections go client after client, in an order drawn from ``seed``, each on what the last one left. PCGrad draws a
+    new order at each step; here the positions in a cohort have the same order in every round, because a rule knows
+    nothing but its updates. Equals :class:`ConflictFree` with ``c`` = 0 and ``projection`` = ``sequential``.
 
     >>> Projected()(torch.tensor([[1.0, 0.0], [-1.0, 1.0]]))
     tensor([0.2500, 0.7500])

@@ -29,7 +29,10 @@ class FedALA(Personal):
     [0, 1], batch by batch over a random ``share`` of the client's examples: one pass, but at the first time as many
     as it takes until the last ten losses deviate by less than ``threshold`` (0.1 in PFLlib, 0.01 in the paper), 100 at
     most. Before its first turn a client has the initial model: if that is still the server's, nothing is mixed. The
-    update is θᵢ − θ, although training began at θ̂. A client answers with the mixture that it would train from.
+    update is θᵢ − θ, although training began at θ̂. A client answers with such a mixture, and forgets it.
+
+    Unlike in PFLlib, only clients that take part keep a mixture and W, each mixture has another random sample (so that
+    a client answers with a slightly different one than it trains from next), and incomplete batches are left out.
 
     Keeps: its whole model, and W. Travels: the model, each way. Cost: FedAvg's, and the passes for W.
     """

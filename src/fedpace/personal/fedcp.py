@@ -31,6 +31,9 @@ class FedCP(Personal):
     its answers are free of noise. The global head and the received base are not trained. The client sends its base,
     its policy and (head_p + head_g) / 2. An aggregation rule is for the base; head and policy are averaged by samples.
 
+    Unlike in PFLlib, v is that of the head in the first round too (there it is random), and whoever takes part starts
+    from the newest head and policy (there they only reach those who took part in the round that made them).
+
     ``lam`` weighs the distance to the received features (1 in PFLlib, 5 for MNIST in the paper).
 
     Keeps: the personal head. Travels: base, head and policy, each way. Cost: a forward pass more, and the

@@ -34,7 +34,9 @@ class FedPAC(FedRep):
 
     The base descends CE + ``lam`` · MSE(z, prototype of the example's class), once there are prototypes: the mean
     features of each class, averaged over clients by ``prototype_weights`` (``samples`` in the authors' code,
-    ``uniform`` in PFLlib). A class that nobody had in the last round has none.
+    ``uniform`` in PFLlib). A class that nobody had in the last round has none, and its features are drawn nowhere, as
+    in PFLlib (in the authors' code, to the client's own mean). Head and base have one learning rate, as in PFLlib (the
+    authors' head has 0.1).
 
     Client i gets the head Σⱼ αᵢⱼ headⱼ, where αᵢ minimises Σⱼ αⱼ² vⱼ + ‖Σⱼ αⱼ(hᵢ − hⱼ)‖² over the simplex. h are a
     client's class means times the classes' shares, v = (E‖z‖² − ‖h‖²) / n, both of the received base before training.

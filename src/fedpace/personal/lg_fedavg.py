@@ -10,6 +10,7 @@ from fedpace.personal._personal import Personal
 class LGFedAvg(Personal):
     """Base and head are trained together, and only the head is shared (Liang et al., 2020).
 
+    All bases begin as the base of the initial model, as in PFLlib; the authors begin with a model that FedAvg trained.
     Keeps: the base. Travels: the head, each way. Cost: FedAvg's.
     """
 

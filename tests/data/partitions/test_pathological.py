@@ -65,6 +65,34 @@ def test_unbalanced_shares_are_a_tenth_to_all_of_an_equal_one_and_the_last_owner
         assert min(last) > 100
 
 
+@pytest.mark.parametrize(
+    ("examples", "clients", "classes", "low", "high"),
+    [
+        (1000, 10, 4, 10, 50),  # 40 / 4 is more than a tenth of 50
+        (400, 10, 4, 5, 20),  # each client would have 40 examples: half of them, divided by 4 classes
+        (4000, 20, 10, 10, 100),  # a tenth of 100 is more than 40 / 10
+        (6, 3, 2, 1, 2),  # nothing is left to draw
+    ],
+)
+def test_unbalanced_shares_have_pfllibs_lower_bound(examples, clients, classes, low, high):
+    dataset = toy(np.arange(examples) % classes)
+    drawn = set()
+    for seed in range(60):
+        found = dealt(dataset, clients, 2, "unbalanced", seed)
+        for column in found.T:
+            drawn |= set(column[column > 0][:-1].tolist())
+    assert (min(drawn), max(drawn)) == (low, high - 1)
+
+
+def test_a_lower_bound_above_an_equal_share_makes_nearly_equal_parts():
+    """PFLlib draws from an empty range there, which is an error."""
+    found = dealt(toy(np.repeat([0, 1], [8, 392])), 10, 2, "unbalanced")
+    assert found[:, 0].tolist() == [1] * 8 + [0, 0]
+    assert found[:, 1].sum() == 392
+    found = dealt(toy(np.repeat([0, 1], [100, 3900])), 10, 2, "unbalanced")
+    assert found[:, 0].tolist() == [9] * 9 + [19]
+
+
 def test_unbalanced_sizes_depend_on_the_seed_and_owners_do_not():
     one, same, other = (dealt(toy(np.arange(4000) % 10), 20, 2, "unbalanced", seed) for seed in (0, 0, 1))
     assert np.array_equal(one, same)

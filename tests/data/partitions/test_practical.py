@@ -37,6 +37,14 @@ def test_every_client_has_min_size_or_half_of_an_equal_part(min_size, enough):
         assert min(map(len, hands)) >= enough
 
 
+def test_the_last_client_gets_the_rest_of_each_class():
+    """PFLlib's way of rounding: one example of classes of which it hardly has a share."""
+    dataset = toy(np.arange(6000) % 10)
+    deals = [Practical(clients=20).assign(dataset, numpy_stream(seed)).train for seed in range(20)]
+    found = np.mean([counts(dataset, hands) > 0 for hands in deals], axis=0).sum(axis=1)
+    assert found[-1] > found[:-1].max() + 2
+
+
 def test_skew_falls_as_alpha_grows():
     dataset = toy(np.arange(6000) % 10)
     largest = [

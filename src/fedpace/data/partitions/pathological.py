@@ -9,6 +9,8 @@ import numpy as np
 from fedpace.data.dataset import Dataset, Indices
 from fedpace.data.partitions._partition import Assignment, FewClassesPartition, Share, partitions
 
+LEAST = 40  # PFLlib wants that many examples of a client, so that a quarter of them is a batch of 10
+
 
 @partitions.register("pathological")
 class Pathological(FewClassesPartition):
@@ -19,8 +21,12 @@ class Pathological(FewClassesPartition):
     clients with 10 classes each, the last four have one instead of two, and none is lost.
 
     Parameters: ``clients``; ``classes_per_client``, the number k; ``sizes``: "balanced" if its owners share a class
-    equally, "unbalanced" if all but the last get a random part of an equal share, from a tenth up, and the last has the
-    rest; ``test_share``, a quarter of each client's examples unless it is set, out of train and test set together.
+    equally, "unbalanced" if all but the last get a random part of an equal share and the last has the rest;
+    ``test_share``, a quarter of each client's examples unless it is set, out of train and test set together.
+
+    A random part is at least a tenth of an equal share and at least m/C, where m is 40 or, if that is less, half of
+    what each client would have of all examples. Where an equal share is no more than m/C, PFLlib fails; here the parts
+    are nearly equal then.
     """
 
     test_share: Share = 0.25
@@ -30,6 +36,7 @@ class Pathological(FewClassesPartition):
         """Find owners for one class after another, and share it out."""
         left = len(self.covered(dataset))
         self.require(dataset, self.classes_per_client)
+        least = min(LEAST, len(dataset) // self.clients // 2) // left
         most = -(-self.clients * self.classes_per_client // left)
         room = np.full(self.clients, self.classes_per_client)
         hands: list[list[Indices]] = [[] for _ in range(self.clients)]
@@ -37,13 +44,13 @@ class Pathological(FewClassesPartition):
             left -= 1
             owners = np.flatnonzero(room)[: min(most, room.sum() - left)]  # one place for each class that is left
             room[owners] -= 1
-            for owner, part in zip(owners, self._shared(indices, len(owners), rng), strict=True):
+            for owner, part in zip(owners, self._shared(indices, len(owners), least, rng), strict=True):
                 hands[owner].append(part)
         return Assignment([np.concatenate(hand) for hand in hands])
 
-    def _shared(self, indices: Indices, owners: int, rng: np.random.Generator) -> list[Indices]:
+    def _shared(self, indices: Indices, owners: int, least: int, rng: np.random.Generator) -> list[Indices]:
         if self.sizes == "balanced":
             return np.array_split(indices, owners)
         equal = len(indices) // owners
-        low = max(equal // 10, 1)
+        low = max(min(max(equal // 10, least), equal - 1), 1)
         return np.split(indices, np.cumsum(rng.integers(low, max(equal, low + 1), owners - 1)))
