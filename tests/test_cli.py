@@ -107,9 +107,15 @@ BAD = {
         ["run", "fedpace-paper", *LINEAR, "--set", "dampen.last=45"],
         "stages 'dampen' (rounds 20 to 45) and 'prune' (rounds 42 to 49) overlap",
     ),
-    "stage after the end": (["run", "fedgga", *FAST], "needs 16 rounds, the run has 2"),
-    "schedule too long": (["run", "fedpace-paper", *LINEAR, "--rounds", "45"], "needs 50 rounds, the run has 45"),
-    "schedule too long to compare": (["compare", "fedavg", "fedgga", *FAST], "needs 16 rounds, the run has 2"),
+    "stage after the end": (["run", "fedgga", *FAST, "--set", "anneal.last=15"], "needs 16 rounds, the run has 2"),
+    "schedule too long": (
+        ["run", "fedpace-paper", *LINEAR, "--rounds", "45", "--set", "prune.last=49"],
+        "needs 50 rounds, the run has 45",
+    ),
+    "schedule too long to compare": (
+        ["compare", "fedgga", *FAST, "--set", "anneal.last=15"],
+        "needs 16 rounds, the run has 2",
+    ),
     "data folder": (["run", "fedavg", *FAST, "--data", "./nowhere"], "nowhere: no such file or folder"),
     "data name": (["compare", "fedavg", "--data", "digitss"], "unknown data source 'digitss'; did you mean 'digits'?"),
     "truncated parquet": (["run", "fedavg", "--data", "cut.parquet"], "cut.parquet: expected a complete parquet file"),
@@ -335,6 +341,21 @@ def test_compare_shows_spread_and_paired_differences(fedpace, place):
         assert f"{place / 'out' / name}\n" in found.out
         assert (place / "out" / name).stat().st_size > 0
     assert len((place / "out" / "comparison.md").read_text().splitlines()) > 3
+
+
+def test_compare_of_methods_that_share_their_settings_warns_of_nothing(fedpace, place):
+    found = fedpace("compare", "fedavg", "gma", *FAST, "--seeds", "0", "--out", place / "out", "--workers", "1")
+    assert (found.code, found.err) == (0, "")
+    assert "differ in more than their names" not in found.out
+
+
+def test_compare_names_what_else_differs_between_methods(fedpace, place):
+    off = [part for stage in ("anneal", "dampen", "prune") for part in ("--set", f"{stage}.enabled=false")]
+    methods = ("fedavg", "fedpace-paper")
+    found = fedpace("compare", *methods, *FAST, *off, "--seeds", "0,1", "--out", place / "out", "--workers", "1")
+    assert found.code == 0
+    warning = "methods differ in more than their names: weighting (fedavg: samples; fedpace-paper: uniform)"
+    assert found.err == f"warning: {warning}\n"
 
 
 def test_compare_as_json(fedpace, place):

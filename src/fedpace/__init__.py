@@ -4,7 +4,7 @@
 >>> federation = fedpace.load("digits").partition("dirichlet", alpha=0.1, clients=3)
 >>> result = fedpace.train(federation, "fedpace", model="linear", rounds=21, settings={"executor": "serial"})
 >>> result.records[-1]["stage"]
-'dampen'
+'freeze'
 """
 
 from importlib import import_module

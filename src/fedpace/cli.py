@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from math import isnan
@@ -20,6 +21,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from fedpace.experiments.batch import Job
     from fedpace.experiments.engines import Engine
+    from fedpace.experiments.tuning import Tuned
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it.")
@@ -168,17 +170,32 @@ def compare(
     clients: Clients = None,
     model: Model = None,
     rounds: Rounds = None,
+    tune: Annotated[
+        int | None, typer.Option(metavar="N", help="Tune each method first, with N trials (see docs/guides/tuning.md).")
+    ] = None,
+    tuning_seeds: Annotated[str, typer.Option(help="Seeds to tune on; none of them is reported.")] = "1000,1001",
     out: Annotated[Path | None, typer.Option(help="Folder for the runs, the table and the plot.")] = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Train several methods on the same seeds; a table with mean ± std and paired differences."""
-    from fedpace.experiments.batch import plan_jobs
+    from fedpace.experiments.batch import plan_jobs, unfair_jobs
+    from fedpace.experiments.tuning import tuned_variants, tuning_table
 
     folder = out or _new_folder("compare")
     overrides = _overrides(set_, data, model, rounds, _partition(partition, alpha, clients))
-    jobs = plan_jobs(_labelled(methods), _seeds(seeds), overrides, folder)
-    _run_and_report(jobs, folder, workers, as_json=as_json)
+    variants, reported = _labelled(methods), _seeds(seeds)
+    tuned: list[Tuned] = []
+    if tune is not None:
+        tuned_on = _seeds(tuning_seeds, "--tuning-seeds")
+        variants, tuned = tuned_variants(
+            variants, tune, tuned_on, reported, overrides, folder, err_console, workers=workers
+        )
+        if not as_json:
+            out_console.print(tuning_table(tuned).rich())
+    jobs = plan_jobs(variants, reported, overrides, folder)
+    unfair = unfair_jobs(jobs, meant=(key for one in tuned for key in one.settings))
+    _run_and_report(jobs, folder, workers, as_json=as_json, unfair=unfair, tuned=tuned)
 
 
 @app.command()
@@ -346,7 +363,16 @@ def flower_new(
     _print_files(wrote=sorted(path for path in folder.rglob("*") if path.is_file()))
 
 
-def _run_and_report(jobs: list[Job], folder: Path, workers: int | None, *, as_json: bool) -> None:
+def _run_and_report(
+    jobs: list[Job],
+    folder: Path,
+    workers: int | None,
+    *,
+    as_json: bool,
+    unfair: str | None = None,
+    tuned: Sequence[Tuned] = (),
+) -> None:
+    """Run, print and write what a comparison shows; ``unfair`` says what else differs between its methods."""
     from fedpace.analysis import write_report
     from fedpace.experiments.api import comparison
     from fedpace.experiments.batch import run_batch
@@ -358,14 +384,15 @@ def _run_and_report(jobs: list[Job], folder: Path, workers: int | None, *, as_js
     compared.plot(plot)
     table.write_text(compared.to_markdown() + "\n")
     write_report([reported(job.label, result) for job, result in zip(jobs, results, strict=True)], page)
-    warnings = {warning: None for result in results for warning in result.warnings}
+    warnings = dict.fromkeys(filter(None, (unfair, *(text for result in results for text in result.warnings))))
     if as_json:
-        _print_json({**compared.to_json(), "warnings": list(warnings), "folder": str(folder)})
+        tuning = {"tuning": tuned} if tuned else {}
+        _print_json({**compared.to_json(), **tuning, "warnings": list(warnings), "folder": str(folder)})
         return
     for warning in warnings:
         err_console.print(f"[yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
     out_console.print(compared.table())
-    _print_files(runs=[folder], wrote=[table, plot, page])
+    _print_files(runs=[folder], wrote=[table, plot, page, *([folder / "tuning.json"] if tuned else [])])
 
 
 def _overrides(
@@ -401,13 +428,13 @@ def _labelled(methods: list[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _seeds(text: str) -> list[int]:
+def _seeds(text: str, option: str = "--seeds") -> list[int]:
     from fedpace.core import ConfigError
 
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise ConfigError(f"--seeds {text}: expected whole numbers separated by commas, for example 0,1,2") from None
+        raise ConfigError(f"{option} {text}: expected whole numbers separated by commas, for example 0,1,2") from None
 
 
 def _new_folder(what: str) -> Path:

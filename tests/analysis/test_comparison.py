@@ -181,8 +181,22 @@ def test_json_is_plain_and_holds_null_for_unknown(compare):
         "std": None,
         "pairs": 1,
         "difference": {"mean": pytest.approx(0.2), "low": None, "high": None},
+        "stars": 0,
         "fairness": {"mean": None, "spread": None, "worst_decile": None},
     }
+
+
+def test_a_second_star_is_for_differences_that_hold_for_all_methods_together(compare):
+    values = {
+        "a": dict.fromkeys(range(4), 0.1),
+        "b": {0: 0.11, 1: 0.12, 2: 0.13, 3: 0.14},
+        "c": dict.fromkeys(range(4), 0.2),
+    }
+    values["d"] = {0: 0.1, 1: 0.14, 2: 0.16, 3: 0.18}
+    found = compare({**values, **{f"e{i}": values["c"] for i in range(7)}})
+    assert [row.stars for row in found.rows[:4]] == [0, 1, 2, 0]
+    assert "** where it still does at 99.5 %, for 10 methods together" in found.caption
+    assert [row.stars for row in compare({"a": values["a"], "c": values["c"]}).rows] == [0, 1]
 
 
 def with_clients(record, *, on="test", **by_method):

@@ -266,11 +266,12 @@ def test_search_pruning_drops_and_warnings_are_told(staged, runs, tmp_path):
     page = write([*runs, *odd], tmp_path)
     found = cells(page.text["events"])
     row = found.index("odd")
-    assert found[row : row + 5] == [
+    assert found[row : row + 6] == [
         "odd",
         "3",
         "0 of 24 accepted",
         "5.00%",
+        "–",
         "client 2: NaN in [update]: rounds 1–3, 7",
     ]
     assert found[-2:] == ["odd, seeds 3, 4", "annealing did nothing"]

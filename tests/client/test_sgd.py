@@ -69,6 +69,7 @@ def test_the_defaults_are_fedpaces():
         "lr": 1e-3,
         "momentum": 0.0,
         "weight_decay": 1e-4,
+        "rate": {"name": "constant"},
     }
 
 

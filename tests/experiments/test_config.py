@@ -16,7 +16,7 @@ def names(config, rounds=50):
 def test_an_empty_config_is_fedavg_without_stages():
     schedule = RunConfig().schedule()
     assert schedule.stages == ()
-    assert (schedule.base.name, schedule.base.sends, schedule.base.weights) == ("fedavg", "update", "uniform")
+    assert (schedule.base.name, schedule.base.sends, schedule.base.weights) == ("fedavg", "update", "samples")
     assert schedule.pruning is None
 
 

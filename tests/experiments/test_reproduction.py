@@ -402,7 +402,7 @@ def test_a_comparison_of_our_own_has_no_column_for_a_paper():
 
 
 def test_reproductions_share_runs(tmp_path):
-    one, two = (load_reproduction(name).jobs("full", tmp_path) for name in ("fedpace.table1", "fedpace.table3"))
+    one, two = (load_reproduction(name).jobs("full", tmp_path) for name in ("fedpace.table1-uniform", "fedpace.table3"))
     assert {job.folder for job in one} == {job.folder for job in two}
 
 
@@ -427,8 +427,8 @@ def test_run_of_an_older_version_goes_on(tmp_path):
     (job.folder / "run.json").write_text(json.dumps(description))
     (result,) = run_batch([job], Console(quiet=True), workers=1)
     assert len(result.records) == 1
-    other = Job("fedavg", fast_config(rounds=1, aggregate__weights="samples"), job.folder)
-    with pytest.raises(RunFolderError, match=r"aggregate.weights = 'uniform', this one has 'samples'"):
+    other = Job("fedavg", fast_config(rounds=1, aggregate__weights="uniform"), job.folder)
+    with pytest.raises(RunFolderError, match=r"aggregate.weights = 'samples', this one has 'uniform'"):
         run_batch([other], Console(quiet=True), workers=1)
 
 

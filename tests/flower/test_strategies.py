@@ -11,13 +11,13 @@ from fedpace.aggregation import ConflictFree as ConflictFreeRule
 from fedpace.aggregation import Dampened, Masked, Mean
 from fedpace.aggregation import Harmonised as HarmonisedRule
 from fedpace.core import ConfigError
-from fedpace.flower import ConflictFree, FedGGA, FedPACE, GradientMasked, Harmonised, SignDampened
+from fedpace.flower import ConflictFree, FedGGA, FedPACE, GradientMasked, Harmonised, Paced, SignDampened
 from fedpace.server import Annealing, Pruning, Schedule, ServerAdam, Stage
 
 from .plain import EXAMPLES, Watched, app, arrays, grid, one_round, updates, vector
 
 SAMPLES, UNIFORM = torch.tensor(EXAMPLES), torch.ones(4)
-ALL = [ConflictFree, FedGGA, FedPACE, GradientMasked, Harmonised, SignDampened]
+ALL = [ConflictFree, FedGGA, FedPACE, GradientMasked, Harmonised, Paced, SignDampened]
 
 RULES = [
     (GradientMasked(), Masked(tau=0.4), SAMPLES),
@@ -30,6 +30,7 @@ RULES = [
     (ConflictFree(0.1), ConflictFreeRule(c=0.1), UNIFORM),
     (ConflictFree(weights="samples"), ConflictFreeRule(client_weights="samples"), SAMPLES),
     (FedPACE(), Mean(), SAMPLES),
+    (Paced(), Mean(), SAMPLES),
     (FedGGA(), Mean(), SAMPLES),
 ]
 
@@ -72,6 +73,9 @@ def test_the_mask_multiplies_the_optimizers_step():
         lambda: FedGGA(first=5, last=3),
         lambda: FedPACE(pace={"power": -1}),
         lambda: FedPACE(anneal=(0, 5), dampen=(5, None)),
+        lambda: FedPACE(pace=None, freeze=(0, None)),
+        lambda: FedPACE(freeze=(0, None), freezing={"share": 2}),
+        lambda: Paced(pace={"power": -1}),
     ],
 )
 def test_a_wrong_parameter_is_one_line(make):
@@ -92,11 +96,21 @@ def test_fedgga_searches_in_its_window(caplog):
     assert rounds == [2] * 4  # these clients do not answer, so there is no second message
 
 
-def test_fedpace_sends_its_pace_from_the_second_round_on():
-    strategy, on = FedPACE(), Watched(app())
+@pytest.mark.parametrize("make", [FedPACE, Paced])
+def test_a_pace_is_sent_from_the_second_round_on(make):
+    strategy, on = make(), Watched(app())
     record, _ = one_round(strategy, on)
     one_round(strategy, on, record, number=2)
     assert ["pace" in message.content.array_records for message in on.sent] == [False] * 4 + [True] * 4
+
+
+def test_a_frozen_coordinate_has_no_pace_and_keeps_its_value():
+    strategy, on = FedPACE(freeze=(0, None), freezing={"share": 0.5, "per_round": 0.5}), Watched(app())
+    first, _ = one_round(strategy, on)
+    second, _ = one_round(strategy, on, first, number=2)
+    frozen = vector(on.sent[-1].content.array_records["pace"]) == 0
+    assert frozen.sum() == len(frozen) // 2
+    assert torch.equal(vector(first)[frozen], vector(second)[frozen])
 
 
 def test_the_papers_fedpace_is_the_presets_schedule():

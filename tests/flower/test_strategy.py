@@ -319,7 +319,7 @@ SEARCH = Annealing(k=5, perturbation=Perturbation(rho=0.1), accept=Lenient(delta
 
 def searching(**changes):
     search = SEARCH.model_copy(update=changes)
-    return ServerStrategy(Schedule(base=Stage(search=search)), seed=3), search
+    return ServerStrategy(Schedule(base=Stage(search=search, weights="uniform")), seed=3), search
 
 
 def by_hand(search, number=0, clients=range(4)):
@@ -408,7 +408,7 @@ def with_gradients(stubborn=()):
     return found
 
 
-GRADIENT = Stage(sends="gradient", rule="dampened", optimizer={"name": "sgd", "lr": 0.5})
+GRADIENT = Stage(sends="gradient", rule="dampened", weights="uniform", optimizer={"name": "sgd", "lr": 0.5})
 
 
 @pytest.mark.parametrize("stubborn", [(), (1,)])
@@ -430,7 +430,7 @@ def test_weights_are_not_taken_for_gradients():
 
 
 def test_a_round_may_have_a_second_exchange():
-    stage = GRADIENT.model_copy(update={"then": Stage()})
+    stage = GRADIENT.model_copy(update={"then": Stage(weights="uniform")})
     on = Watched(with_gradients())
     found, _ = one_round(ServerStrategy(Schedule(base=stage)), on)
     middle, _ = one_round(ServerStrategy(Schedule(base=GRADIENT)), grid(with_gradients()))
@@ -442,7 +442,7 @@ def test_a_round_may_have_a_second_exchange():
 @pytest.mark.parametrize("sends_pace", [True, False])
 def test_a_pace_is_sent_to_clients_that_understand_it(sends_pace, caplog):
     pace, on = Pace(), Watched(app())
-    strategy = ServerStrategy(Schedule(base=Stage(pace=pace)), sends_pace=sends_pace)
+    strategy = ServerStrategy(Schedule(base=Stage(pace=pace, weights="uniform")), sends_pace=sends_pace)
     record, _ = one_round(strategy, on)
     assert all(list(message.content.array_records) == ["arrays"] for message in on.sent)  # nothing is known yet
     one_round(strategy, on, record, number=2)

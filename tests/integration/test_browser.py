@@ -74,7 +74,7 @@ def traces(script):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     """Two methods with two seeds each, one of them with a stage, and everything measured."""
-    methods = {"fedavg": {}, "fedpace": {"dampen__first": 2}}
+    methods = {"fedavg": {}, "fedpace": {}}
     runs = [
         reported(method, execute(fast_config(method, rounds=4, seed=seed, measuring__per_client=5, **given)))
         for method, given in methods.items()

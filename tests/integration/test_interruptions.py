@@ -14,8 +14,6 @@ SETTINGS = [
     "--set",
     "local.max_steps=2",
     "--set",
-    "dampen.first=3",
-    "--set",
     "measuring.per_client=0",
     "--rounds",
     "40",

@@ -313,8 +313,8 @@ def test_sgd_without_momentum_does_not_mind_where_the_mask_is(rule):
     expected = THETA.clone()
     for number in range(4):
         expected.add_(rule(rows(number)), alpha=0.3)
-    assert torch.equal(run(rule, optimizer, "post"), expected)
-    assert torch.equal(run(rule, optimizer, "pre"), expected)
+    assert torch.equal(run(rule, optimizer, "post", weights="uniform"), expected)
+    assert torch.equal(run(rule, optimizer, "pre", weights="uniform"), expected)
 
 
 @pytest.mark.parametrize("optimizer", REMEMBERING, ids=repr)

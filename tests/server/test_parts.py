@@ -128,7 +128,7 @@ def test_a_client_that_is_dropped_counts_nowhere():
     sent = rows()
     sent[2, 0] = torch.nan  # in the ruled part
     sent[4, 7] = torch.nan  # in the rest
-    here = server(Schedule(base=Stage()), torch.zeros(LAYOUT.size), LAYOUT, ruled=part("a"))
+    here = server(Schedule(base=Stage(weights="uniform")), torch.zeros(LAYOUT.size), LAYOUT, ruled=part("a"))
     assert [dropped["client"] for dropped in exchange(here, sent, examples=EXAMPLES).dropped] == [2, 4]
     kept = torch.tensor([0, 1, 3])
     shares = torch.tensor(EXAMPLES)[kept] / 45

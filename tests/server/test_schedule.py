@@ -151,7 +151,7 @@ def test_a_mask_that_lets_nothing_through_is_warned_of():
 
 def test_votes_by_samples_need_weights_by_samples():
     rule = Masked(agreement_weights="samples")
-    (warning,) = mask_warnings(rule, 4)
+    (warning,) = mask_warnings(rule, 4, weights="uniform")
     assert warning == (
         "stage 'mask': agreement_weights = 'samples' has no effect while clients count alike; "
         "expected weights = 'samples'"

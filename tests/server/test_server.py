@@ -35,7 +35,7 @@ def test_weights_by_samples():
 
 
 def test_uniform_weights_ignore_samples():
-    here = server()
+    here = server(Schedule(base=Stage(weights="uniform")))
     exchange(here, [[4.0] * 6, [0.0] * 6], examples=[30, 10])
     assert torch.equal(here.vector, THETA + 2)
 

@@ -4,6 +4,7 @@ from fedpace.analysis._style import save
 from fedpace.analysis._tables import Side, TextTable
 from fedpace.analysis.agreement import agreement_by_layer, chance_agreement, mean_agreement
 from fedpace.analysis.comparison import Comparison, ComparisonRow
+from fedpace.analysis.differences import unequal, unfair
 from fedpace.analysis.fairness import Fairness, fairness, late_accuracy
 from fedpace.analysis.figures import accuracy_and_similarity, accuracy_and_similarity_of, accuracy_curves, seed_points
 from fedpace.analysis.history import (
@@ -14,7 +15,7 @@ from fedpace.analysis.history import (
     similarity_curve,
     stage_windows,
 )
-from fedpace.analysis.interval import Interval, paired_interval
+from fedpace.analysis.interval import Interval, anytime_interval, corrected_level, paired_interval
 from fedpace.analysis.membership import MembershipAttack, equal_number, membership_attack
 from fedpace.analysis.report import ReportedRun, write_report
 from fedpace.analysis.show import run_overview
@@ -39,8 +40,10 @@ __all__ = [
     "accuracy_curve",
     "accuracy_curves",
     "agreement_by_layer",
+    "anytime_interval",
     "chance_agreement",
     "client_accuracy_curve",
+    "corrected_level",
     "equal_number",
     "fairness",
     "late_accuracy",
@@ -54,5 +57,7 @@ __all__ = [
     "stage_windows",
     "summarise",
     "sweep_figure",
+    "unequal",
+    "unfair",
     "write_report",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,7 +16,7 @@ from fedpace.analysis._tables import Side, TextTable
 from fedpace.analysis.fairness import Fairness, mean_fairness
 from fedpace.analysis.figures import accuracy_curves, seed_points
 from fedpace.analysis.history import Record
-from fedpace.analysis.interval import Interval, paired_interval
+from fedpace.analysis.interval import Interval, anytime_interval, corrected_level, paired_interval
 from fedpace.analysis.summary import Summary
 from fedpace.core import ConfigError
 from fedpace.core.errors import did_you_mean
@@ -42,6 +42,7 @@ class ComparisonRow:
         std: Sample standard deviation over seeds (n - 1); NaN with fewer than two.
         pairs: Number of seeds shared with the first method.
         difference: Paired difference to the first method; None for the first method itself.
+        stars: 0 where its interval contains 0, 1 where not, 2 where not even after correction for several methods.
         fairness: How evenly clients fare, mean over seeds; NaN unless histories show clients with tests of their own.
 
     """
@@ -52,19 +53,23 @@ class ComparisonRow:
     std: float
     pairs: int
     difference: Interval | None
+    stars: int
     fairness: Fairness
 
 
 class Comparison:
     """A comparison table: one row per method, the first method being the reference.
 
-    The intervals are not adjusted for the number of methods: with twenty methods, expect one false star.
+    One star: the interval excludes 0. Two stars: it still does at a level corrected for the number of methods; with
+    twenty methods, expect one false single star.
 
     Args:
         summaries: Method → seed → summary.
         records: Method → seed → history; with it, :meth:`plot` draws curves instead of points.
         metric: Which accuracy to compare.
         level: Confidence level of the intervals.
+        sequential: Pairs were added until the differences were decided: intervals are confidence sequences, which
+            hold however often one looked, at a level that all of them have together.
 
     """
 
@@ -74,12 +79,15 @@ class Comparison:
         records: Mapping[str, Mapping[int, Sequence[Record]]] | None = None,
         metric: Metric = "final",
         level: float = 0.95,
+        *,
+        sequential: bool = False,
     ) -> None:
         if not summaries:
             raise ConfigError("comparison: expected at least one method, found none")
         if metric not in get_args(Metric):
             raise ConfigError(f"unknown metric '{metric}'; {did_you_mean(metric, get_args(Metric))}")
-        self.metric, self.level = metric, level
+        self.metric, self.level, self.sequential = metric, level, sequential
+        self._corrected = corrected_level(level, len(summaries) - 1)
         self.reference = next(iter(summaries))
         self._records = records
         self.rows = [self._row(method, summaries) for method in summaries]
@@ -88,17 +96,26 @@ class Comparison:
         values, reference = self._measured(summaries[method]), self._measured(summaries[self.reference])
         common = [seed for seed in values if seed in reference]
         found = list(values.values())
+        pairs = [values[seed] - reference[seed] for seed in common]
         return ComparisonRow(
             method,
             values,
             mean=float(np.mean(found)) if found else nan,
             std=float(np.std(found, ddof=1)) if len(found) > 1 else nan,
             pairs=len(common),
-            difference=None
-            if method == self.reference
-            else paired_interval([values[seed] - reference[seed] for seed in common], self.level),
+            difference=None if method == self.reference else self._interval(pairs),
+            stars=0 if method == self.reference else self._stars(pairs),
             fairness=mean_fairness((self._records or {}).get(method, {}).values()),
         )
+
+    def _interval(self, pairs: Sequence[float]) -> Interval:
+        return anytime_interval(pairs, self._corrected) if self.sequential else paired_interval(pairs, self.level)
+
+    def _stars(self, pairs: Sequence[float]) -> int:
+        """One for an interval that excludes 0, one more if it does so at the level for several methods, too."""
+        several = self._corrected > self.level and not self.sequential
+        corrected = several and paired_interval(pairs, self._corrected).excludes_zero
+        return self._interval(pairs).excludes_zero + corrected
 
     def _measured(self, by_seed: Mapping[int, Summary]) -> dict[int, float]:
         values = {seed: float(getattr(summary, self.metric)) for seed, summary in sorted(by_seed.items())}
@@ -121,16 +138,24 @@ class Comparison:
             return f"{spread}."
         if all(row.difference is None or isnan(row.difference.low) for row in self.rows):
             return f"{spread}; a difference has no interval with fewer than two common seeds."
+        if self.sequential:
+            return (
+                f"{spread}; [ ] is a confidence sequence of the paired difference: all of them hold together at "
+                f"{self.level * 100:g} %, however often one looked; * where it excludes 0."
+            )
+        corrected = (
+            f", ** where it still does at {self._corrected * 100:.4g} %, for {len(self.rows) - 1} methods together"
+        )
         return (
             f"{spread}; [ ] is the {self.level * 100:g} % paired t interval of the difference over common seeds; "
-            "* where it excludes 0."
+            f"* where it excludes 0{corrected if len(self.rows) > 2 else ''}."
         )
 
     def _text(self) -> TextTable:
         columns: dict[str, tuple[Side, Sequence[str]]] = {
             "method": ("left", [row.method for row in self.rows]),
             "accuracy (%)": ("right", [_percent(row.mean, row.std) for row in self.rows]),
-            f"difference to {self.reference} (points)": ("left", [_points(row.difference) for row in self.rows]),
+            f"difference to {self.reference} (points)": ("left", [_points(row) for row in self.rows]),
         }
         if self._has_fairness:
             columns["spread"] = ("right", [_percent(row.fairness.spread) for row in self.rows])
@@ -179,12 +204,13 @@ def _percent(mean: float, std: float = nan) -> str:
     return f"{mean * 100:.2f}" if isnan(std) else f"{mean * 100:.2f} ± {std * 100:.2f}"
 
 
-def _points(difference: Interval | None) -> str:
+def _points(row: ComparisonRow) -> str:
+    difference = row.difference
     if difference is None or isnan(difference.mean):
         return "–"
-    if isnan(difference.low):
+    if not isfinite(difference.low):
         return _signed(difference.mean)
-    star = " *" if difference.excludes_zero else ""
+    star = f" {'*' * row.stars}" if row.stars else ""
     return f"{_signed(difference.mean)} [{_signed(difference.low)}, {_signed(difference.high)}]{star}"
 
 
@@ -196,4 +222,4 @@ def _signed(fraction: float) -> str:
 def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nan(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and isnan(value) else value
+    return None if isinstance(value, float) and not isfinite(value) else value

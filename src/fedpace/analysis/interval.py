@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan, sqrt
+from math import inf, nan, sqrt
 
 import numpy as np
 from scipy.special import stdtrit  # scipy.stats takes a second to import
@@ -19,6 +19,11 @@ class Interval:
     mean: float
     low: float
     high: float
+
+    @property
+    def width(self) -> float:
+        """How far apart the bounds are; infinite or NaN where they are unknown."""
+        return self.high - self.low
 
     @property
     def excludes_zero(self) -> bool:
@@ -36,11 +41,52 @@ def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interv
     >>> paired_interval([0.01])
     Interval(mean=0.01, low=nan, high=nan)
     """
+    _check_level(level)
+    if len(differences) < 2:
+        return Interval(float(np.mean(differences)) if len(differences) else nan, nan, nan)
+    return _around_mean(differences, float(stdtrit(len(differences) - 1, (1 + level) / 2)))
+
+
+def anytime_interval(differences: Sequence[float], level: float = 0.95) -> Interval:
+    """A confidence sequence: valid at every number of pairs at once, so that one may look after each and stop.
+
+    It holds all means that a Bayes factor does not reject: H₁ gives the standardised mean a normal prior of variance
+    1 (Rouder et al., 2009, for a fixed g), and under H₀ the factor is a martingale (Lai, 1976; Wang & Ramdas, 2025), so
+    it ever exceeds 1/α with probability α at most (Ville). Wider than Student's interval: by 1.7 at ten pairs. The
+    first few pairs bound nothing.
+
+    >>> anytime_interval([0.01, 0.02, 0.01])
+    Interval(mean=0.0133..., low=-inf, high=inf)
+    >>> anytime_interval([0.01, 0.02] * 5).excludes_zero
+    True
+    """
+    _check_level(level)
+    count = len(differences)
+    if count < 2:
+        return paired_interval(differences, level)
+    # The factor is (1 + n)^(-1/2) · [(1 + t²/ν) / (1 + t²/((1 + n)ν))]^(n/2); solved for the t at which it is 1/α.
+    bound = (sqrt(1 + count) / (1 - level)) ** (2 / count)
+    if bound >= 1 + count:  # no t is large enough
+        return Interval(float(np.mean(differences)), -inf, inf)
+    return _around_mean(differences, sqrt((count - 1) * (bound - 1) / (1 - bound / (1 + count))))
+
+
+def _check_level(level: float) -> None:
     if not 0 < level < 1:
         raise ConfigError(f"level: expected a number between 0 and 1, found {level}")
-    count = len(differences)
-    mean = float(np.mean(differences)) if count else nan
-    if count < 2:
-        return Interval(mean, nan, nan)
-    half = float(stdtrit(count - 1, (1 + level) / 2) * np.std(differences, ddof=1) / sqrt(count))
+
+
+def _around_mean(differences: Sequence[float], errors: float) -> Interval:
+    """So many standard errors to both sides of the mean."""
+    mean = float(np.mean(differences))
+    half = errors * float(np.std(differences, ddof=1)) / sqrt(len(differences))
     return Interval(mean, mean - half, mean + half)
+
+
+def corrected_level(level: float, effects: int) -> float:
+    """The level of each of several intervals such that all of them hold together with ``level`` (Bonferroni).
+
+    >>> corrected_level(0.95, 5)
+    0.99
+    """
+    return round(1 - (1 - level) / max(effects, 1), 12)

@@ -112,6 +112,13 @@ def _conflict(summary: Summary, records: Sequence[Record]) -> Rows:
         rows.append(("annealing", found + where))
     if any(record.get("pruned") for record in records):
         rows.append(("pruned", f"{summary.pruned:.2%} of the parameters"))
+    if any(record.get("frozen") for record in records):
+        rows.append(
+            (
+                "frozen",
+                f"{records[-1]['frozen']:.2%} of the parameters in the last round: clients sent no update of them",
+            )
+        )
     return rows
 
 

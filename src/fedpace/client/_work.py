@@ -40,6 +40,10 @@ class ClientWork(Named, ABC):
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Start at ``vector`` and answer with an update whose tensors may be views of the resident model."""
 
+    def at(self, progress: float) -> ClientWork:
+        """The work to do when so much of the run is over (0 to 1): usually the same."""
+        return self
+
     def prepare(self, module: nn.Module) -> nn.Module:
         """The module that clients train: the user's, perhaps with something beside it."""
         return module

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import torch
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedpace.client._work import BatchedWork, Context, works
-from fedpace.core import FlatModule, Layout, Update
+from fedpace.client.rates import Constant, Rate, rates
+from fedpace.core import FlatModule, Layout, Update, by_name
 from fedpace.data import Shard
+
+
+class Steps(Protocol):
+    """What local training asks of an optimizer."""
+
+    def step(self) -> Any:
+        """Move the model by the gradient that it holds."""
 
 
 @works.register("sgd")
@@ -20,12 +28,19 @@ class LocalSGD(BatchedWork):
     """A few epochs of Adam or SGD from θ at the context's pace; the update is θᵢ − θ. Optimiser state starts anew.
 
     Defaults are FedPACE's: Adam at 1e-3 with weight decay 1e-4, two epochs of at most 100 steps, batches of 32.
+    ``rate`` says how the learning rate changes over the rounds.
     """
 
     optimizer: Literal["adam", "sgd"] = "adam"
     lr: float = Field(1e-3, gt=0, allow_inf_nan=False)
     momentum: float = Field(0.0, ge=0, lt=1)
     weight_decay: float = Field(1e-4, ge=0)
+    rate: SerializeAsAny[Annotated[Rate, by_name(rates, "constant")]] = Constant()
+
+    def at(self, progress: float) -> LocalSGD:
+        """With the learning rate of this moment."""
+        factor = self.rate.factor(progress)
+        return self if factor == 1 else self.model_copy(update={"lr": self.lr * factor})
 
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Train on the client's batches."""
@@ -34,14 +49,21 @@ class LocalSGD(BatchedWork):
         loss = self.train(shard, context, vector)
         return Update(context.client, model.vector - vector, len(shard), {"loss": loss}, model.buffers)
 
-    def train(self, shard: Shard, context: Context, start: Tensor, part: Layout | None = None) -> float:
+    def train(
+        self,
+        shard: Shard,
+        context: Context,
+        start: Tensor,
+        part: Layout | None = None,
+        optimizer: Steps | None = None,
+    ) -> float:
         """Go over the batches from where the resident model stands, changing all or a ``part`` of it; the mean loss.
 
-        ``start`` is θ, from which some methods do not want to stray.
+        ``start`` is θ, from which some methods do not want to stray; ``optimizer`` replaces the one of the settings.
         """
         model = context.model
         part = part or model.layout
-        optimizer = self._optimizer(model, model.layout.runs(part))
+        optimizer = optimizer or self._optimizer(model, model.layout.runs(part))
         losses = []
         with model.only(part):
             for inputs, labels in self.batches(shard, context):
@@ -61,7 +83,7 @@ class LocalSGD(BatchedWork):
         """Change a batch's gradient in place before the step; ``start`` is θ. Plain training changes nothing."""
 
     @staticmethod
-    def _step(optimizer: torch.optim.Optimizer, vector: Tensor, pace: Tensor | None) -> None:
+    def _step(optimizer: Steps, vector: Tensor, pace: Tensor | None) -> None:
         """One step, each coordinate of it scaled by its pace (scaling gradients would not slow Adam down)."""
         before = vector.clone() if pace is not None else vector
         optimizer.step()

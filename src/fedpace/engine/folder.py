@@ -25,7 +25,7 @@ from fedpace.engine.events import Record
 from fedpace.engine.states import ClientStates
 
 # Settings that do not change results, so a resumed run may change them.
-IRRELEVANT = ("executor", "track", "method", "kind", "description")
+IRRELEVANT = ("executor", "track", "method", "kind", "description", "tunable")
 
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]

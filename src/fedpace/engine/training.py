@@ -157,6 +157,7 @@ class Training:
 
         record |= {"similarity": None, "agreement": None, "diagnostics": {}, "dropped": [], "train_loss": None}
         extra_up = extra_down = 0  # numbers
+        frozen = self.server.frozen
         for number, exchange in enumerate(stage.exchanges()):
             if number == 0 and search is not None and stage.ends_with_search:
                 continue
@@ -180,8 +181,8 @@ class Training:
                 record |= {"secure": True, "clipped": record.get("clipped", 0) + report.clipped}
         if record["similarity"] is None and search is not None:
             record["similarity"] = {"kind": "probe", "mean": search.probe_mean, "min": search.probe_min}
-        record["pruned"] = self.server.pruned
-        up, down = traffic(stage, self.server.layout, self.server.buffers, self.plan.buffers, len(cohort))
+        record |= {"pruned": self.server.pruned, "frozen": frozen / max(self.server.layout.size, 1)}
+        up, down = traffic(stage, self.server.layout, self.server.buffers, self.plan.buffers, len(cohort), frozen)
         record |= {"bytes_up": up + 4 * extra_up, "bytes_down": down + 4 * extra_down}
         start = perf_counter()
         record |= self._evaluate(round, cohort)
@@ -207,8 +208,8 @@ class Training:
         return self.server.exchange_sums(stage, collected, len(tasks), keep), waited
 
     def _tasks(self, stage: Stage, round: int, cohort: Sequence[int], number: int) -> list[Task]:
-        work = self.plan.local if stage.sends == "update" else self.plan.gradient
-        local = self.plan.buffers == "local"
+        local = self.plan.local.at(round / self.plan.rounds)
+        work = local if stage.sends == "update" else self.plan.gradient
         return [
             Task(
                 client,
@@ -216,7 +217,7 @@ class Training:
                 self._seed("client", round, client, number),
                 state=self._state(client),
                 extras=self._sent_to(client),
-                keeps_buffers=local,
+                keeps_buffers=self.plan.buffers == "local",
             )
             for client in cohort
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +14,14 @@ from fedpace.aggregation import Rule
 from fedpace.analysis import Comparison
 from fedpace.core import ConfigError
 from fedpace.data import Data, Federation, Pair, Partition, load
-from fedpace.experiments.batch import Job, plan_jobs, run_batch
+from fedpace.experiments.batch import Job, plan_jobs, run_batch, unfair_jobs
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import RunProgress
 from fedpace.experiments.run import Model, Result, execute
+from fedpace.experiments.tuning import TUNING_SEEDS, tuned_variants, tuning_table
 from fedpace.models import ModelConfig
+
+log = logging.getLogger("fedpace")
 
 DataLike = str | Path | Data | Federation | Pair
 
@@ -64,6 +68,8 @@ def compare(
     partition: str | Partition | Mapping[str, Any] | None = None,
     model: Model | None = None,
     rounds: int | None = None,
+    tune: int | None = None,
+    tuning_seeds: Sequence[int] = TUNING_SEEDS,
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     workers: int | None = None,
@@ -73,7 +79,9 @@ def compare(
 
     ``methods`` are presets; a mapping ``{"label": {"method": preset, "key": value, …}}`` compares variants of one. Each
     seed deals the data anew, unless ``data`` is a federation. With ``out`` the runs are kept, and a second call goes on
-    where the first one ended.
+    where the first one ended. Presets that differ in weighting, local work and the like are named in a warning.
+
+    With ``tune`` each method is tuned first, by so many trials on ``tuning_seeds``; what was chosen is printed.
     """
     variants = methods if isinstance(methods, Mapping) else {name: {"method": name} for name in methods}
     if not variants or not seeds:
@@ -82,11 +90,20 @@ def compare(
     common = {**_settings(data, model, rounds), **(settings or {})}
     if partition is not None:
         common["data.partition"] = partition
+    console = console or Console(stderr=True)
+    given, own = _given(data), _own(model)
     with tempfile.TemporaryDirectory() as nowhere:
-        jobs = plan_jobs(variants, seeds, common, _path(out) or Path(nowhere))
-        results = run_batch(
-            jobs, console or Console(stderr=True), data=_given(data), model=_own(model), workers=workers
-        )
+        folder = _path(out) or Path(nowhere)
+        if tune is not None:
+            variants, tuned = tuned_variants(
+                variants, tune, tuning_seeds, seeds, common, folder, console, data=given, model=own, workers=workers
+            )
+            console.print(tuning_table(tuned).rich())
+        jobs = plan_jobs(variants, seeds, common, folder)
+        warning = unfair_jobs(jobs, meant=(key for variant in variants.values() for key in variant))
+        if warning is not None:
+            log.warning(warning)
+        results = run_batch(jobs, console, data=given, model=own, workers=workers)
     return comparison(jobs, results)
 
 

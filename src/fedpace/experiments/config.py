@@ -13,6 +13,7 @@ from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, Scaffold
 from fedpace.core import ConfigError, Settings, by_name, first_error
 from fedpace.data import Dirichlet, Partition, Shift, partitions, shifts
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
+from fedpace.experiments.tunable import Range, Tunable
 from fedpace.models import ModelConfig, parse_model
 from fedpace.personal import works
 from fedpace.server import (
@@ -21,6 +22,7 @@ from fedpace.server import (
     AnyPace,
     AnyRule,
     BufferPolicy,
+    Freezing,
     Guard,
     Pruning,
     Schedule,
@@ -54,11 +56,11 @@ class DataConfig(Settings):
 
 
 class AggregateConfig(Settings):
-    """What happens in a round outside every stage; the default is FedAvg."""
+    """What happens in a round outside every stage; the default is FedAvg, weighted by samples (McMahan et al.)."""
 
     sends: Literal["update", "gradient"] = "update"
     rule: AnyRule = Mean()
-    weights: Literal["uniform", "samples"] = "uniform"
+    weights: Literal["uniform", "samples"] = "samples"
     optimizer: AnyOptimizer = ServerSGD()
     mask_at: Literal["post", "pre"] = "post"
 
@@ -122,6 +124,15 @@ class PruneConfig(ConflictConfig, Pruning):
     count_from: Literal["pruning", "dampening"] = "pruning"
 
 
+class FreezeConfig(Settings):
+    """Elimination by freezing: from round ``first`` to ``last`` the ``share`` of frozen coordinates grows evenly."""
+
+    enabled: bool = True
+    first: Window = 20
+    last: Window | None = None
+    share: float = Field(0.9, gt=0, le=1)
+
+
 class RunConfig(Settings):
     """A whole run. Every field has a default, so a preset says only what is particular to it."""
 
@@ -138,12 +149,14 @@ class RunConfig(Settings):
     anneal: AnnealConfig | None = None
     dampen: DampenConfig | None = None
     prune: PruneConfig | None = None
+    freeze: FreezeConfig | None = None
     secure: Annotated[Secure | None, BeforeValidator(_switched)] = None
     buffers: BufferPolicy = "weighted_mean"
     guard: Guard = Guard()
     measuring: Measuring = Measuring()
     executor: SerializeAsAny[Annotated[Executor, by_name(executors, "processes")]] = Processes()
     track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
+    tunable: Tunable = Field(default_factory=lambda: {"local.lr": Range()})
 
     @model_validator(mode="after")
     def _steps_have_a_length(self) -> RunConfig:
@@ -161,22 +174,49 @@ class RunConfig(Settings):
             raise ValueError(f"cohort.joins: expected a round below {self.rounds}, found {self.cohort.joins}")
         return self
 
+    @model_validator(mode="after")
+    def _freezes_by_the_memory_of_a_pace(self) -> RunConfig:
+        if self.freeze is not None and self.freeze.enabled and not self._paced_throughout():
+            raise ValueError(
+                "freeze ranks coordinates by what the pace remembers: expected dampen.pace from round 0 to the end"
+            )
+        return self
+
+    def _paced_throughout(self) -> bool:
+        dampen = self.dampen
+        if dampen is None or not dampen.enabled or dampen.pace is None:
+            return False
+        return (dampen.first, dampen.last, dampen.then_fedavg) == (0, None, False)
+
     def schedule(self) -> Schedule:
-        """The stages that the tables ``anneal``, ``dampen`` and ``prune`` describe."""
+        """The stages that the tables ``anneal``, ``dampen``, ``prune`` and ``freeze`` describe.
+
+        Where all rounds are paced, pacing is the base of the other stages and not a window beside theirs.
+        """
         base = Stage(name=self._base_name(), **dict(self.aggregate))
         stages: list[Stage] = []
         prune = self.prune if self.prune is not None and self.prune.enabled else None
+        counts = prune is not None and prune.count_from == "dampening"
+        paced = self._paced_throughout()
+        if paced and self.dampen is not None:
+            dampened = self.dampen.exchange("dampen", 0, None, base)
+            optimizer = base.optimizer if self.dampen.lr is None else dampened.optimizer
+            base = dampened.model_copy(update={"counts": counts, "pace": self.dampen.pace, "optimizer": optimizer})
         if self.anneal is not None and self.anneal.enabled:
             window = {"first": self.anneal.first, "last": self.anneal.last}
             stages.append(base.model_copy(update={"name": "anneal", "search": self.anneal, **window}))
-        if self.dampen is not None and self.dampen.enabled:
+        if self.dampen is not None and self.dampen.enabled and not paced:
             stage = self.dampen.exchange("dampen", self.dampen.first, self.dampen.last, base)
-            counts = prune is not None and prune.count_from == "dampening"
             then = base if self.dampen.then_fedavg else None
             stages.append(stage.model_copy(update={"counts": counts, "then": then, "pace": self.dampen.pace}))
         if prune is not None:
             stage = prune.exchange("prune", prune.first, prune.last, base)
             stages.append(stage.model_copy(update={"counts": True, "prunes": True}))
+        if self.freeze is not None and self.freeze.enabled:
+            last = self.rounds - 1 if self.freeze.last is None else self.freeze.last
+            freezes = Freezing(share=self.freeze.share, per_round=self.freeze.share / max(last - self.freeze.first, 1))
+            window = {"first": self.freeze.first, "last": self.freeze.last}
+            stages.append(base.model_copy(update={"name": "freeze", "freezes": freezes, **window}))
         return Schedule(base=base, stages=tuple(stages), pruning=prune)
 
     def _base_name(self) -> str:
@@ -207,7 +247,7 @@ class RunConfig(Settings):
         changes: dict[str, Any] = {"rounds": rounds}
         if self.cohort.joins is not None:
             changes["cohort"] = self.cohort.model_copy(update={"joins": max(moved(self.cohort.joins), 1)})
-        for name in ("anneal", "dampen", "prune"):
+        for name in ("anneal", "dampen", "prune", "freeze"):
             stage = getattr(self, name)
             if stage is not None:
                 # The round after a window is moved, not its last one: neighbours then neither overlap nor part.

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from math import isnan, nan
+from dataclasses import asdict, dataclass
+from math import isfinite, isnan, nan
 from typing import Any
 
 import numpy as np
 
-from fedpace.analysis import Side, TextTable, accuracy_curve, paired_interval, similarity_curve
+from fedpace.analysis import (
+    Interval,
+    Side,
+    TextTable,
+    accuracy_curve,
+    anytime_interval,
+    corrected_level,
+    paired_interval,
+    similarity_curve,
+)
 from fedpace.engine import read_run
 from fedpace.experiments.metrics import TITLES, measure
 from fedpace.experiments.reproduction import CaseJob, Metric, Reproduction, ScaleName
@@ -78,6 +87,9 @@ def _run(job: CaseJob, result: Result, metrics: Iterable[Metric]) -> dict[str, A
         "accepted": summary["accepted"],
         "searched": summary["searched"],
         "pruned": summary["pruned"],
+        "bytes_up": summary["bytes_up"],
+        "bytes_down": summary["bytes_down"],
+        "seconds": round(summary["seconds"], 1),
         "warnings": result.warnings,
     }
 
@@ -107,25 +119,30 @@ def _table(found: Evidence, metric: str) -> TextTable:
         columns["paper"] = ("right", [_number(value, digits) for value in published])
     columns["ours"] = ("right", [_mean(list(values.values()), digits) for values in by_method.values()])
     bases = {label: _base(found, label) for label in by_method}
+    differences = {
+        label: _differences(values, by_method[bases[label]])
+        for label, values in by_method.items()
+        if label != bases[label]
+    }
+    compare = _Differences(len(differences), digits, sequential="needed" in found)
     columns[f"difference to {'its base' if 'versus' in found else found['reference']}"] = (
         "left",
-        [
-            "–" if label == bases[label] else _difference(_differences(values, by_method[bases[label]]), digits)
-            for label, values in by_method.items()
-        ],
+        [compare.text(differences[label]) if label in differences else "–" for label in by_method],
     )
     for name in each:
         columns[name] = ("right", [_number(values.get(name), digits) for values in by_method.values()])
-    caption = "\n\n".join(filter(None, [_caption(each), _few(found["runs"], metric), _signs(found, metric, by_method)]))
+    remarks = [_caption(each, compare), _few(found["runs"], metric), _signs(found, metric, by_method)]
+    caption = "\n\n".join(filter(None, remarks))
     return TextTable.of_columns(TITLES[metric], columns, caption)
 
 
 def _contrasts(found: Evidence) -> TextTable:
-    """Differences of the first metric between two options: of each base, and of the mean over all bases."""
+    """Differences of the first metric between two rows, or between two options of each base and of their mean."""
     metric = found["metrics"][0]
     by_method = _by_method(found["runs"], metric)
-    bases = dict.fromkeys(found["versus"].values())
+    bases = dict.fromkeys(found.get("versus", {"": ""}).values())
     columns: dict[str, tuple[Side, Sequence[str]]] = {}
+    compare = _Differences(len(found["contrasts"]) * len(bases), 2)
     for name, pair in found["contrasts"].items():
         differences = {}
         for base in bases:
@@ -136,12 +153,12 @@ def _contrasts(found: Evidence) -> TextTable:
             differences["all"] = {
                 seed: float(np.mean([values[seed] for values in differences.values()])) for seed in common
             }
-        columns["method"] = ("left", list(differences))
-        columns[name] = ("left", [_difference(list(values.values()), 2) for values in differences.values()])
+        columns["method"] = ("left", [base or "difference" for base in differences])
+        columns[name] = ("left", [compare.text(list(values.values())) for values in differences.values()])
     meanings = [
         f"{name}: {one} minus {other or 'the method as it is'}" for name, (one, other) in found["contrasts"].items()
     ]
-    caption = f"{'; '.join(meanings)}. [ ] is the 95 % paired t interval over repetitions, * where it excludes 0."
+    caption = f"{'; '.join(meanings)}. {compare.meaning}"
     return TextTable.of_columns(f"{TITLES[metric]}: differences", columns, caption)
 
 
@@ -196,23 +213,49 @@ def _mean(values: Sequence[float], digits: int) -> str:
     return f"{np.mean(values):.{digits}f}{spread}"
 
 
-def _difference(differences: Sequence[float], digits: int) -> str:
-    interval = paired_interval(differences)
-    if isnan(interval.mean):
-        return "–"
-    if isnan(interval.low):
-        return f"{interval.mean:+.{digits}f}"
-    star = " *" if interval.excludes_zero else ""
-    return f"{interval.mean:+.{digits}f} [{interval.low:+.{digits}f}, {interval.high:+.{digits}f}]{star}"
+@dataclass(frozen=True)
+class _Differences:
+    """How the differences of a table are written: one of so many ``effects``, perhaps of pairs added until decided."""
+
+    effects: int
+    digits: int
+    sequential: bool = False
+
+    def text(self, differences: Sequence[float]) -> str:
+        """The mean, its interval, and a star or two where that excludes 0."""
+        interval = self._interval(differences)
+        if isnan(interval.mean):
+            return "–"
+        if not isfinite(interval.low):
+            return f"{interval.mean:+.{self.digits}f}"
+        several = self.effects > 1 and not self.sequential
+        stars = "*" * (interval.excludes_zero + (several and self._corrected(differences).excludes_zero))
+        bounds = f"[{interval.low:+.{self.digits}f}, {interval.high:+.{self.digits}f}]"
+        return f"{interval.mean:+.{self.digits}f} {bounds} {stars}".rstrip()
+
+    def _interval(self, differences: Sequence[float]) -> Interval:
+        return self._corrected(differences) if self.sequential else paired_interval(differences)
+
+    def _corrected(self, differences: Sequence[float]) -> Interval:
+        level = corrected_level(0.95, self.effects)
+        return anytime_interval(differences, level) if self.sequential else paired_interval(differences, level)
+
+    @property
+    def meaning(self) -> str:
+        """What brackets and stars say."""
+        if self.sequential:
+            return (
+                "[ ] is a confidence sequence of the paired difference: all of them hold together at 95 %, however "
+                "often one looked; * where it excludes 0."
+            )
+        several = f", ** where it still does for all {self.effects} differences together" if self.effects > 1 else ""
+        return f"[ ] is the 95 % paired t interval of the difference, * where it excludes 0{several}."
 
 
-def _caption(repetitions: Sequence[str]) -> str:
+def _caption(repetitions: Sequence[str], compare: _Differences) -> str:
     if not repetitions:
         return "A single run proves nothing: no spread, no interval."
-    return (
-        f"± is the standard deviation over {len(repetitions)} repetitions, [ ] the 95 % paired t interval of the "
-        "difference, * where it excludes 0."
-    )
+    return f"± is the standard deviation over {len(repetitions)} repetitions. {compare.meaning}"
 
 
 def _few(runs: Runs, metric: str) -> str:

@@ -12,8 +12,9 @@ from fedpace.aggregation import highest_below
 from fedpace.analysis import Record, fairness, late_accuracy
 from fedpace.engine import read_run
 from fedpace.experiments.attack import attack_membership
+from fedpace.experiments.config import RunConfig
 from fedpace.experiments.reproduction import Metric
-from fedpace.experiments.run import Result
+from fedpace.experiments.run import Result, federate
 
 TAU = 0.4  # GMA's threshold throughout
 TITLES = {
@@ -29,6 +30,7 @@ TITLES = {
     "late": "Last round: mean accuracy of the clients that join late or never (%)",
     "below_tau": "Coordinates whose agreement is below 0.4, mean over rounds (%)",
     "attack": "Accuracy of the membership attack (%)",
+    "majority": "Share of the most frequent class in the test set (%)",
 }
 
 
@@ -85,6 +87,12 @@ def _attack(result: Result) -> float:
     return attack_membership(result.folder, console=Console(quiet=True)).attack.accuracy
 
 
+def _majority(result: Result) -> float:
+    """What a model achieves that always answers with the most frequent class."""
+    counts = federate(RunConfig(**result.config)).test.class_counts()
+    return float(counts.max() / counts.sum())
+
+
 def _mean(values: Collection[float]) -> float:
     return float(np.mean(list(values))) if values else nan
 
@@ -97,4 +105,5 @@ _SPECIAL: dict[Metric, Callable[[Result], float]] = {
     "late": _late,
     "below_tau": _below_tau,
     "attack": _attack,
+    "majority": _majority,
 }

@@ -22,13 +22,27 @@ def preset_names() -> list[str]:
 def load_config(preset: str | Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
     """The config of a preset (a name, or the path of a TOML file) with ``{"dotted.key": value}`` overrides.
 
+    Another number of rounds moves the windows of the preset's stages along, unless a window is overridden, too.
+
     >>> load_config("gma", {"aggregate.rule.tau": 0.5}).aggregate.rule.tau
     0.5
+    >>> load_config("fedpace-paper", {"rounds": 25}).dampen.first
+    10
     """
+    overrides = overrides or {}
     table = _read(str(preset))
-    for key, value in (overrides or {}).items():
+    for key, value in overrides.items():
         table = _merge(table, _nested(key, value))
-    return parse_config(table, str(preset))
+    config = parse_config(table, str(preset))
+    own_rounds = table | {"rounds": _read(str(preset)).get("rounds", RunConfig().rounds)}
+    if "rounds" not in overrides or any(_is_window(key) for key in overrides):
+        return config
+    return parse_config(own_rounds, str(preset)).shortened(config.rounds)
+
+
+def _is_window(key: str) -> bool:
+    """Whether a key says when something happens."""
+    return key.endswith((".first", ".last", ".joins")) or key in ("anneal", "dampen", "prune", "freeze", "cohort")
 
 
 def _read(preset: str, extended_by: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from fedpace.core import RunFolderError
 from fedpace.experiments.batch import run_batch
 from fedpace.experiments.evidence import Evidence, evidence, page
 from fedpace.experiments.pictures import draw
-from fedpace.experiments.reproduction import ScaleName, load_reproduction
+from fedpace.experiments.reproduction import Reproduction, ScaleName, load_reproduction
+from fedpace.experiments.tuning import Tuned, tune_all
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,36 @@ def reproduce(
         out.mkdir(parents=True, exist_ok=True)  # hours before it is needed
     except OSError as error:
         raise RunFolderError(f"{out}: cannot be written ({error.strerror})") from None
-    jobs = reproduction.jobs(scale, folder, changes)
+    console = console or Console(stderr=True)
+    tuned = _tune(reproduction, scale, changes, folder, console, workers)
+    jobs = reproduction.jobs(scale, folder, changes, {one.label: one.settings for one in tuned})
     distinct = list({job.folder: job for job in jobs}.values())  # two rows may be one and the same run
-    finished = run_batch(distinct, console or Console(stderr=True), workers=workers)
+    finished = run_batch(distinct, console, workers=workers)
     by_folder = dict(zip((job.folder for job in distinct), finished, strict=True))
     results = [by_folder[job.folder] for job in jobs]
     found = evidence(reproduction, scale, jobs, results, changes or {})
+    if tuned:
+        trials, seeds = tuned[0].trials, ", ".join(map(str, tuned[0].seeds))
+        found["differs"].append(f"Every row was tuned with {trials} trials on seeds {seeds}; all are in the JSON file.")
+        found["tuning"] = [asdict(one) for one in tuned]
     pictures = draw(reproduction, jobs, results, out)
     written = [out / f"{name}.json", out / f"{name}.md"]
     written[0].write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
     written[1].write_text(page(found, [path.name for path in pictures if path.suffix == ".png"]))
     return Reproduced(found, written + pictures)
+
+
+def _tune(
+    reproduction: Reproduction,
+    scale: ScaleName,
+    changes: Mapping[str, Any] | None,
+    folder: Path,
+    console: Console,
+    workers: int | None,
+) -> list[Tuned]:
+    """What is chosen for each row, if the scale asks for it."""
+    chosen = reproduction.scales[scale]
+    if chosen.tune is None:
+        return []
+    candidates, tuning = reproduction.candidates(scale, changes), folder / "tuning" / reproduction.name
+    return tune_all(candidates, chosen.tune, chosen.seeds, tuning, console, workers=workers)

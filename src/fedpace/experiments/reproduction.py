@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib.resources import files
 from itertools import product
 from math import isnan
@@ -16,7 +17,9 @@ from pydantic import Field, ValidationError
 
 from fedpace.core import ConfigError, Settings, did_you_mean, first_error
 from fedpace.experiments.batch import Job
+from fedpace.experiments.config import RunConfig
 from fedpace.experiments.presets import load_config
+from fedpace.experiments.tuning import TUNING_SEEDS, Candidate
 
 _FOLDER = files("fedpace.experiments") / "reproductions"
 
@@ -34,6 +37,7 @@ Metric = Literal[
     "late",
     "below_tau",
     "attack",
+    "majority",
 ]
 Picture = Literal[
     "curves",
@@ -50,7 +54,8 @@ Overrides = dict[str, Any]
 class Scale(Settings):
     """How much of a reproduction is run: the ``rows`` whose labels match one of these patterns (``*`` is anything).
 
-    ``settings`` win over everything else; ``cases`` replace the usual ones.
+    ``settings`` win over everything else; ``cases`` replace the usual ones. With ``tune`` each row is tuned first, by
+    so many trials on ``tuning_seeds``.
     """
 
     rounds: int = Field(ge=1)
@@ -59,6 +64,8 @@ class Scale(Settings):
     settings: Overrides = Field(default_factory=dict)
     cases: dict[str, Overrides] = Field(default_factory=dict)
     differs: tuple[str, ...] = ()
+    tune: int | None = None
+    tuning_seeds: tuple[int, ...] = Field(TUNING_SEEDS, min_length=1)
 
 
 class Variant(Settings):
@@ -85,7 +92,8 @@ class Reproduction(Settings):
         source: Where the published numbers stand, and what they are.
         metrics: The columns; accuracies are in percent.
         reference: The label that differences refer to.
-        contrasts: What else is compared: name → two options of the last factor, the second taken from the first.
+        contrasts: What else is compared: name → two rows, or two options of the last factor; the second is taken from
+            the first.
         settings: Of every run.
         cases: Repetitions that are averaged like seeds (the held-out domains of PACS); none means one.
         methods: Label → row. A file may give ``factors``, too, whose combinations are further rows.
@@ -113,19 +121,44 @@ class Reproduction(Settings):
         patterns = self.scales[scale].rows
         return {label: row for label, row in self.methods.items() if any(fnmatchcase(label, p) for p in patterns)}
 
-    def jobs(self, scale: ScaleName, folder: Path, changes: Mapping[str, Any] | None = None) -> list[CaseJob]:
-        """The runs of a scale, with some more ``changes``. A run's folder follows from its config: runs are shared."""
+    def jobs(
+        self,
+        scale: ScaleName,
+        folder: Path,
+        changes: Mapping[str, Any] | None = None,
+        tuned: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> list[CaseJob]:
+        """The runs of a scale, with some more ``changes``, and those that were ``tuned`` for the row of a label.
+
+        A run's folder follows from its config: runs are shared.
+        """
         for key in {"rounds", "seed"} & set(changes or {}):
             raise ConfigError(f"--set {key}: the scale decides about {key}; choose another scale")
-        chosen = self.scales[scale]
-        cases = chosen.cases or self.cases or {"": {}}
         found = []
-        for (label, variant), (case, own), seed in product(self.rows(scale).items(), cases.items(), chosen.seeds):
-            preset = variant.preset or label
-            overrides = {**self.settings, **variant.settings, **own, **chosen.settings, **(changes or {}), "seed": seed}
-            config = load_config(preset, overrides).shortened(chosen.rounds)
-            found.append(CaseJob(label, config, folder / f"{preset}-{config.fingerprint()}-seed{seed}", case))
+        for label, case, seed in product(self.rows(scale), self._cases(scale), self.scales[scale].seeds):
+            config = self._config(scale, label, case, {**(changes or {}), **(tuned or {}).get(label, {}), "seed": seed})
+            name = f"{self.methods[label].preset or label}-{config.fingerprint()}-seed{seed}"
+            found.append(CaseJob(label, config, folder / name, case))
         return found
+
+    def candidates(self, scale: ScaleName, changes: Mapping[str, Any] | None = None) -> list[Candidate]:
+        """The rows of a scale, to be tuned: what they set is where tuning starts; the points of a sweep stay put."""
+
+        def runs(label: str, settings: Mapping[str, Any]) -> list[RunConfig]:
+            pairs = product(self.scales[scale].tuning_seeds, self._cases(scale))
+            own = {**(changes or {}), **settings}
+            return [self._config(scale, label, case, {**own, "seed": seed}) for seed, case in pairs]
+
+        fixed = {label: () if row.value is None else tuple(row.settings) for label, row in self.rows(scale).items()}
+        return [Candidate(label, partial(runs, label), keys) for label, keys in fixed.items()]
+
+    def _cases(self, scale: ScaleName) -> dict[str, Overrides]:
+        return self.scales[scale].cases or self.cases or {"": {}}
+
+    def _config(self, scale: ScaleName, label: str, case: str, changes: Mapping[str, Any]) -> RunConfig:
+        row, chosen = self.methods[label], self.scales[scale]
+        overrides = {**self.settings, **row.settings, **self._cases(scale)[case], **chosen.settings, **changes}
+        return load_config(row.preset or label, overrides).shortened(chosen.rounds)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fedpace.flower.execution import FlowerExecution, OnGrid
 from fedpace.flower.helpers import answer_probe, apply_pace, gradient_reply, wants_gradient
 from fedpace.flower.inprocess import InProcessGrid
 from fedpace.flower.secure import SecureExchange
-from fedpace.flower.strategies import ConflictFree, FedGGA, FedPACE, GradientMasked, Harmonised, SignDampened
+from fedpace.flower.strategies import ConflictFree, FedGGA, FedPACE, GradientMasked, Harmonised, Paced, SignDampened
 from fedpace.flower.strategy import ServerStrategy
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "InProcessGrid",
     "Node",
     "OnGrid",
+    "Paced",
     "SecureExchange",
     "ServerStrategy",
     "SignDampened",

@@ -2,6 +2,7 @@
 
 from fedpace.server.annealing import Annealing
 from fedpace.server.buffers import BufferPolicy
+from fedpace.server.freezing import Freezing
 from fedpace.server.guard import Guard
 from fedpace.server.optimizers import (
     ServerAdagrad,
@@ -27,6 +28,7 @@ __all__ = [
     "BufferPolicy",
     "Collected",
     "ExchangeReport",
+    "Freezing",
     "Guard",
     "Pace",
     "Pruner",

@@ -25,7 +25,7 @@ class Pace(Named):
     """
 
     memory: float = Field(0.5, ge=0, lt=1)
-    power: float = Field(4.0, ge=0)
+    power: float = Field(2.0, ge=0)
     floor: float = Field(0.05, gt=0, le=1)
 
     def remember(self, earlier: Tensor | None, latest: Tensor) -> Tensor:

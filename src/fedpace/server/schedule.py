@@ -10,6 +10,7 @@ from pydantic import Field, SerializeAsAny
 from fedpace.aggregation import AndMask, Mean, Rule, Thresholded, highest_below, rules
 from fedpace.core import ConfigError, Settings, by_name
 from fedpace.server.annealing import Annealing
+from fedpace.server.freezing import Freezing
 from fedpace.server.optimizers import ServerOptimizer, ServerSGD, optimizers
 from fedpace.server.pace import Pace, paces
 from fedpace.server.pruning import Pruning
@@ -25,8 +26,8 @@ class Stage(Settings):
     A round may begin with a ``search``. Then clients send an update or a gradient, the ``rule`` aggregates, the
     ``optimizer`` steps. A mask, where the rule has one, multiplies that step (``mask_at`` = ``post``) or the update
     before the optimizer sees it (``pre``); to an optimizer without memory that is the same. ``pace`` scales the local
-    steps of which an update consists. ``counts`` notes conflicts for pruning and ``prunes`` acts on them. ``then`` is
-    a second such exchange within the round.
+    steps of which an update consists, and ``freezes`` stops them where its memory shows conflict. ``counts`` notes
+    conflicts for pruning and ``prunes`` acts on them. ``then`` is a second such exchange within the round.
     """
 
     name: str = "fedavg"
@@ -34,11 +35,12 @@ class Stage(Settings):
     last: int | None = Field(None, ge=0)
     sends: Literal["update", "gradient"] = "update"
     rule: AnyRule = Mean()
-    weights: Literal["uniform", "samples"] = "uniform"
+    weights: Literal["uniform", "samples"] = "samples"
     optimizer: AnyOptimizer = ServerSGD()
     mask_at: Literal["post", "pre"] = "post"
     search: Annealing | None = None
     pace: AnyPace | None = None
+    freezes: Freezing | None = None
     counts: bool = False
     prunes: bool = False
     then: Stage | None = None

@@ -79,6 +79,7 @@ class Server:
         self.half = half
         self._optimizer: Tensors = {}
         self._agreement: Tensor | None = None  # what the pace remembers
+        self._frozen: Tensor | None = None
         self._rows = Rows(0, 0)  # of the last exchange
 
     def search(self, stage: Stage, seed: int, probe: Probe) -> SearchReport | None:
@@ -98,6 +99,8 @@ class Server:
         sent = {name: tensor.clone() for name, tensor in memory.items()}  # it learns while clients still train
         if stage.pace is not None and self._agreement is not None:
             sent["pace"] = stage.pace.of(self._agreement)
+        if self._frozen is not None:
+            sent["pace"] = sent.get("pace", torch.ones(self.layout.size)).masked_fill(self._frozen, 0.0)
         return sent
 
     def exchange(
@@ -113,7 +116,7 @@ class Server:
         buffers = BufferStream(self.buffer_policy)
         agreement = MagnitudeAgreement(self.layout.size) if stage.pace is not None else None
         touched = torch.zeros(self.layout.size, dtype=torch.bool) if stage.counts else None
-        losses = []
+        losses, frozen = [], self.frozen
         for update in updates:
             reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers, half)
             if reason is not None or update.vector is None:
@@ -123,6 +126,7 @@ class Server:
             if half is not None:
                 half.learn(update)
                 report.extras += sum(tensor.numel() for tensor in update.extras.values())
+                report.extras -= frozen * sum(tensor.numel() == self.layout.size for tensor in update.extras.values())
             weight = float(update.examples) if stage.weights == "samples" else 1.0
             stream.add(update.vector, weight, update.examples)
             if agreement is not None:
@@ -140,8 +144,14 @@ class Server:
             half.finish()
         report.train_loss = sum(losses) / len(losses)
         if stage.pace is not None and agreement is not None:
-            self._agreement = stage.pace.remember(self._agreement, agreement.finish()[1])
+            latest = agreement.finish()[1]
+            if self._frozen is not None and self._agreement is not None:  # nobody moved there: that is no conflict
+                torch.where(self._frozen, self._agreement, latest, out=latest)
+            self._agreement = stage.pace.remember(self._agreement, latest)
         self._conclude(stage, stream, monitor, touched, buffers, report)
+        if stage.freezes is not None and self._agreement is not None:
+            known = self._frozen if self._frozen is not None else torch.zeros(self.layout.size, dtype=torch.bool)
+            self._frozen = stage.freezes.widened(known, self._agreement)
         return report
 
     def room(self) -> Tensor | None:
@@ -228,8 +238,11 @@ class Server:
     def _step(
         self, stage: Stage, update: Tensor, mask: Tensor | None, monitor: Monitor, touched: Tensor | None
     ) -> None:
-        before = self.vector.clone() if self.pruner is not None else self.vector
+        restrained = self.pruner is not None or self._frozen is not None
+        before = self.vector.clone() if restrained else self.vector
         stage.optimizer.step(self.vector, update, self._optimizer, mask)
+        if self._frozen is not None:  # momentum would go on, and a client may ignore its pace
+            torch.where(self._frozen, before, self.vector, out=self.vector)
         if self.pruner is None:
             return
         if touched is not None:
@@ -239,6 +252,8 @@ class Server:
         self.pruner.apply(before, self.vector, monitor.signs if stage.prunes else None)
 
     def _respect_mask(self, before: Tensor) -> None:
+        if self._frozen is not None and self.vector is not before:
+            torch.where(self._frozen, before, self.vector, out=self.vector)
         if self.pruner is not None and self.vector is not before:
             self.pruner.apply(before, self.vector, None)
 
@@ -246,6 +261,11 @@ class Server:
     def pruned(self) -> float:
         """Share of the parameters that is pruned."""
         return self.pruner.share if self.pruner is not None else 0.0
+
+    @property
+    def frozen(self) -> int:
+        """How many parameters take no more steps."""
+        return int(self._frozen.sum()) if self._frozen is not None else 0
 
     def state(self) -> dict[str, Tensor]:
         """Everything that a checkpoint needs, as a snapshot."""
@@ -259,6 +279,8 @@ class Server:
             tensors |= {f"memory.{name}": tensor for name, tensor in self.half.memory.items()}
         if self._agreement is not None:
             tensors["agreement"] = self._agreement
+        if self._frozen is not None:
+            tensors["frozen"] = self._frozen
         if self.pruner is not None:
             tensors |= {"pruning.mask": self.pruner.mask, "pruning.counters": self.pruner.counters}
         return {name: tensor.clone() for name, tensor in tensors.items()}
@@ -270,6 +292,6 @@ class Server:
         self._optimizer = with_prefix("optimizer.", tensors)
         if self.half is not None:
             self.half.memory = with_prefix("memory.", tensors)
-        self._agreement = tensors.get("agreement")
+        self._agreement, self._frozen = tensors.get("agreement"), tensors.get("frozen")
         if self.pruner is not None:
             self.pruner.mask, self.pruner.counters = tensors["pruning.mask"], tensors["pruning.counters"]

@@ -7,8 +7,13 @@ from fedpace.server.buffers import BufferPolicy
 from fedpace.server.schedule import Stage
 
 
-def traffic(stage: Stage, layout: Layout, buffers: Buffers, policy: BufferPolicy, clients: int) -> tuple[int, int]:
-    """Bytes up and down of one round: all exchanges and the search of ``clients`` clients, without extras."""
+def traffic(
+    stage: Stage, layout: Layout, buffers: Buffers, policy: BufferPolicy, clients: int, frozen: int = 0
+) -> tuple[int, int]:
+    """Bytes up and down of one round: all exchanges and the search of ``clients`` clients, without extras.
+
+    Of ``frozen`` coordinates no update is sent; the model goes down whole, because a client remembers nothing.
+    """
     model = layout.shared.size
     statistics = 0 if policy == "local" else len(buffers.floats) + len(buffers.integers)
     up = down = 0
@@ -20,6 +25,6 @@ def traffic(stage: Stage, layout: Layout, buffers: Buffers, policy: BufferPolicy
         if exchange is stage and stage.ends_with_search:
             continue
         sends_statistics = exchange.sends == "update" and policy != "keep_server"
-        up += model + (statistics if sends_statistics else 0)
+        up += model - frozen + (statistics if sends_statistics else 0)
         down += model + statistics
     return 4 * up * clients, 4 * down * clients

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from fedpace.analysis.differences import differences, flatten
 from fedpace.analysis.report._html import Section
 from fedpace.analysis.report._runs import Methods
 
@@ -30,31 +31,6 @@ def settings(methods: Methods) -> Section:
     rows += [_method(label, methods, dict(differences(configs[reference], configs[label]))) for label in others]
     body = _list(common) + "".join(rows) + f'<p class="note">{escape(_versions())}</p>'
     return Section("settings", "Settings", reading, body)
-
-
-def flatten(config: Any, prefix: str = "") -> dict[str, str]:
-    """Nested settings as dotted keys; what is not set is left out.
-
-    >>> flatten({"local": {"lr": 0.1, "clip": None}, "model": "linear"})
-    {'local.lr': '0.1', 'model': 'linear'}
-    """
-    if isinstance(config, Mapping):
-        parts = (flatten(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in config.items())
-        return {key: value for part in parts for key, value in part.items()}
-    return {} if config is None or config == [] else {prefix: str(config)}
-
-
-def differences(first: Any, other: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted keys whose value differs from the first, with the other's value; a missing table is named once.
-
-    >>> dict(differences({"dampen": {"lr": 1.0, "first": 20}, "k": 1}, {"dampen": None, "k": 2}))
-    {'dampen': 'not set', 'k': '2'}
-    """
-    if isinstance(first, Mapping) and isinstance(other, Mapping):
-        for key in dict.fromkeys([*first, *other]):
-            yield from differences(first.get(key), other.get(key), f"{prefix}.{key}" if prefix else str(key))
-    elif first != other:
-        yield from flatten(other, prefix).items() or [(prefix, "not set")]
 
 
 def _without_identity(config: Mapping[str, Any]) -> dict[str, Any]:

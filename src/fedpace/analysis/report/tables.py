@@ -57,9 +57,9 @@ def events(methods: Methods) -> Section:
     """Search, pruning, dropped clients and warnings, where there were any."""
     body = _actions(methods) + _warnings(methods)
     reading = (
-        "Search counts perturbations that annealing accepted of those it tried; pruned is the share of parameters at "
-        "the end; a dropped client returned nothing usable in those rounds. Runs to which nothing happened are left "
-        "out."
+        "Search counts perturbations that annealing accepted of those it tried; pruned and frozen are shares of the "
+        "parameters at the end; a dropped client returned nothing usable in those rounds. Runs to which nothing "
+        "happened are left out."
     )
     nothing = '<p class="missing">No search, no pruning, no dropped client, no warning.</p>'
     return Section("events", "What happened on the way", reading, body or nothing)
@@ -71,14 +71,12 @@ def _actions(methods: Methods) -> str:
         summary = summarise(run.records)
         search = f"{summary.accepted} of {summary.searched} accepted" if summary.searched else ""
         pruned = f"{summary.pruned:.2%}" if any(record.get("pruned") for record in run.records) else ""
+        frozen = f"{run.records[-1]['frozen']:.2%}" if any(record.get("frozen") for record in run.records) else ""
         dropped = "; ".join(f"{client}: {why}" for client, why in dropped_clients(run.records))
-        if search or pruned or dropped:
-            rows.append([run.label, str(run.seed), *(cell or "–" for cell in (search, pruned, dropped))])
-    return (
-        table(["method", "seed", "search", "pruned", "dropped clients"], rows, 5, "Search, pruning and dropped clients")
-        if rows
-        else ""
-    )
+        if search or pruned or frozen or dropped:
+            rows.append([run.label, str(run.seed), *(cell or "–" for cell in (search, pruned, frozen, dropped))])
+    header = ["method", "seed", "search", "pruned", "frozen", "dropped clients"]
+    return table(header, rows, 6, "Search, pruning, freezing and dropped clients") if rows else ""
 
 
 def _warnings(methods: Methods) -> str:

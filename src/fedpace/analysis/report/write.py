@@ -7,12 +7,13 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from fedpace.analysis.differences import flatten, grouped, unequal
 from fedpace.analysis.report._html import Section
 from fedpace.analysis.report._runs import Methods, ReportedRun, by_method
 from fedpace.analysis.report.clients import accuracy_of_clients
 from fedpace.analysis.report.curves import curves
 from fedpace.analysis.report.layers import agreement_of_layers
-from fedpace.analysis.report.settings import flatten, settings
+from fedpace.analysis.report.settings import settings
 from fedpace.analysis.report.similarity import pairs_of_clients
 from fedpace.analysis.report.tables import comparison, cost, events
 from fedpace.core import ConfigError
@@ -47,7 +48,7 @@ def _page(title: str, methods: Methods, sections: Sequence[Section]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_asset('page.css')}</style></head>\n<body>"
-        f"<header><h1>{escape(title)}</h1><ul>{facts}</ul></header><nav>{links}</nav>\n<main>"
+        f"<header><h1>{escape(title)}</h1><ul>{facts}</ul>{_inequalities(methods)}</header><nav>{links}</nav>\n<main>"
         + "\n".join(section.html() for section in sections)
         + f"</main>\n<script>{get_plotlyjs()}</script>\n<script>{_asset('page.js')}</script>\n</body></html>\n"
     )
@@ -55,6 +56,17 @@ def _page(title: str, methods: Methods, sections: Sequence[Section]) -> str:
 
 def _asset(name: str) -> str:
     return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _inequalities(methods: Methods) -> str:
+    """What else differs between methods than their names: a reader must know it before any table."""
+    if len(methods) < 2:
+        return ""
+    found = unequal({label: runs[0].config for label, runs in methods.items()})
+    if not found:
+        return '<p class="note">Weighting, local work, rates, rounds, data and model are the same for all methods.</p>'
+    items = "".join(f"<li><b>{aspect}</b> {escape(grouped(values))}</li>" for aspect, values in found.items())
+    return f'<p class="note unequal">Methods differ in more than their names:</p><ul class="unequal">{items}</ul>'
 
 
 def _facts(methods: Methods) -> Iterator[tuple[str, str]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from fedpace.core import Perturbation
+from fedpace.core import ConfigError, Perturbation
 from fedpace.flower._options import CommonOptions, Optimizer, Weights
 from fedpace.flower.strategy import ServerStrategy, stage
-from fedpace.server import Annealing, Pace, Pruning, Schedule
+from fedpace.server import Annealing, Freezing, Pace, Pruning, Schedule
 from fedpace.server.annealing import Margin
 
 Window = tuple[int, int | None]
@@ -16,18 +16,22 @@ Window = tuple[int, int | None]
 SEARCH = Annealing(perturbation=Perturbation(rho=3e-4), accept=Margin(beta=0.0))
 """A search that can act; the paper's margin (beta = 0.3 at rho = 1e-5) is out of reach."""
 
+FREEZING = Freezing(share=0.9, per_round=0.03)
+
 
 class FedPACE(ServerStrategy):
-    """FedPACE as we recommend it: clients take long local steps where they agree and short ones where they conflict.
+    """FedPACE in stages: anneal towards agreement, dampen conflict, eliminate what persists.
 
-    ``pace`` is sent to ClientApps as a second ArrayRecord, "pace". They must call :func:`fedpace.flower.apply_pace` on
-    their optimizer: a ClientApp that does not is a client of FedAvg. ``pace=None`` sends none.
+    Stages are windows of rounds, (first, last), inclusive and counted from 0 (Flower's round 1 is round 0), with an
+    open end if the last is ``None``. By default dampening is a ``pace`` in all rounds, see :class:`Paced`; ``anneal``
+    begins rounds with the ``search`` (ClientApps need ``answer_probe``), ``freeze`` stops the coordinates in which
+    clients agreed least, as ``freezing`` says. The preset ``fedpace`` is ``FedPACE(anneal=(2, 15), freeze=(20, None))``
+    with ClientApps that train by ``common_adam``, which only presets on Flower's nodes (``fedpace run --engine``) do.
 
-    The paper's three stages are windows of rounds, (first, last), inclusive and counted from 0 (Flower's round 1 is
-    round 0), with an open end if the last is ``None``: ``anneal`` begins rounds with the ``search`` (ClientApps need
-    ``answer_probe``), ``dampen`` scales gradients by the agreement on their signs and takes a step of ``lr``, ``prune``
-    does so and prunes persistent conflict as ``pruning`` says (both need ``gradient_reply``). The paper's run is
-    ``FedPACE(pace=None, anneal=(2, 15), dampen=(20, 41), prune=(42, 49), search=Annealing())``.
+    The paper's own dampening and pruning are the windows ``dampen``, which scales gradients by the agreement on their
+    signs and takes a step of ``lr``, and ``prune``, which does so and prunes as ``pruning`` says (both need
+    ``gradient_reply``). Its run is ``FedPACE(pace=None, anneal=(2, 15), dampen=(20, 41), prune=(42, 49),
+    search=Annealing(), weights="uniform")``.
     """
 
     def __init__(
@@ -37,13 +41,17 @@ class FedPACE(ServerStrategy):
         anneal: Window | None = None,
         dampen: Window | None = None,
         prune: Window | None = None,
+        freeze: Window | None = None,
         search: Annealing | Mapping[str, Any] = SEARCH,
         pruning: Pruning | None = None,
+        freezing: Freezing | Mapping[str, Any] = FREEZING,
         lr: float = 0.01,
         optimizer: Optimizer = "sgd",
         weights: Weights = "samples",
         **options: Unpack[CommonOptions],
     ) -> None:
+        if freeze is not None and pace is None:
+            raise ConfigError("FedPACE: freeze ranks coordinates by what the pace remembers; expected a pace")
         base = stage(name="fedpace", pace=pace, optimizer=optimizer, weights=weights)
         step = {"name": "sgd", "lr": lr}
         dampened = {"sends": "gradient", "rule": "dampened", "optimizer": step, "weights": weights}
@@ -51,6 +59,7 @@ class FedPACE(ServerStrategy):
             (anneal, {**dict(base), "name": "anneal", "search": search}),
             (dampen, {**dampened, "name": "dampen"}),
             (prune, {**dampened, "name": "prune", "counts": True, "prunes": True}),
+            (freeze, {**dict(base), "name": "freeze", "freezes": freezing}),
         ]
         stages = [
             stage(**{**settings, "first": window[0], "last": window[1]}) for window, settings in planned if window
