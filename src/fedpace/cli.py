@@ -43,6 +43,13 @@ Partition = Annotated[str | None, typer.Option(help="How the data are dealt to c
 Alpha = Annotated[float | None, typer.Option(help="Concentration of a Dirichlet partition.")]
 Clients = Annotated[int | None, typer.Option(help="Number of clients.")]
 Model = Annotated[str | None, typer.Option(help="Name of a model, or package.module:factory.")]
+UntilDecided = Annotated[
+    float | None,
+    typer.Option(
+        metavar="WIDTH", help="Add seeds until each difference excludes 0 or its interval is narrower, in points."
+    ),
+]
+Most = Annotated[int, typer.Option(help="--until-decided: give up at so many seeds.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at a time; one per core by default.")]
 
 
@@ -174,20 +181,26 @@ def compare(
         int | None, typer.Option(metavar="N", help="Tune each method first, with N trials (see docs/guides/tuning.md).")
     ] = None,
     tuning_seeds: Annotated[str, typer.Option(help="Seeds to tune on; none of them is reported.")] = "1000,1001",
+    until_decided: UntilDecided = None,
+    most: Most = 30,
     out: Annotated[Path | None, typer.Option(help="Folder for the runs, the table and the plot.")] = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Train several methods on the same seeds; a table with mean ± std and paired differences."""
+    from fedpace.experiments.api import decided_jobs
     from fedpace.experiments.batch import plan_jobs, unfair_jobs
+    from fedpace.experiments.sequential import UntilDecided
     from fedpace.experiments.tuning import tuned_variants, tuning_table
+
+    until = None if until_decided is None else UntilDecided.of_points(until_decided, most)
 
     folder = out or _new_folder("compare")
     overrides = _overrides(set_, data, model, rounds, _partition(partition, alpha, clients))
     variants, reported = _labelled(methods), _seeds(seeds)
     tuned: list[Tuned] = []
+    tuned_on = _seeds(tuning_seeds, "--tuning-seeds")
     if tune is not None:
-        tuned_on = _seeds(tuning_seeds, "--tuning-seeds")
         variants, tuned = tuned_variants(
             variants, tune, tuned_on, reported, overrides, folder, err_console, workers=workers
         )
@@ -195,7 +208,11 @@ def compare(
             out_console.print(tuning_table(tuned).rich())
     jobs = plan_jobs(variants, reported, overrides, folder)
     unfair = unfair_jobs(jobs, meant=(key for one in tuned for key in one.settings))
-    _run_and_report(jobs, folder, workers, as_json=as_json, unfair=unfair, tuned=tuned)
+    if until is not None:
+        jobs = decided_jobs(until, variants, reported, overrides, folder, err_console, workers=workers, avoid=tuned_on)
+    _run_and_report(
+        jobs, folder, workers, as_json=as_json, unfair=unfair, tuned=tuned, sequential=until_decided is not None
+    )
 
 
 @app.command()
@@ -271,6 +288,8 @@ def reproduce(
     name: Annotated[str, typer.Argument(help="A table or figure (see 'fedpace list reproductions').")],
     scale: Annotated[ScaleOption, typer.Option(help="Seconds, minutes, or the paper's setting.")] = ScaleOption.quick,
     set_: Set = None,
+    until_decided: UntilDecided = None,
+    most: Most = 30,
     runs: Annotated[Path, typer.Option(help="Folder of the runs; what is there is not run again.")] = Path(
         "runs/reproduce"
     ),
@@ -284,9 +303,20 @@ def reproduce(
     from fedpace.experiments.evidence import tables
     from fedpace.experiments.presets import parse_overrides
     from fedpace.experiments.reproduce import reproduce
+    from fedpace.experiments.sequential import UntilDecided
 
     changes = parse_overrides(set_ or [])
-    done = reproduce(name, scale.value, changes=changes, runs=runs, out=out, workers=workers, console=err_console)
+    until = None if until_decided is None else UntilDecided.of_points(until_decided, most)
+    done = reproduce(
+        name,
+        scale.value,
+        changes=changes,
+        until_decided=until,
+        runs=runs,
+        out=out,
+        workers=workers,
+        console=err_console,
+    )
     if as_json:
         _print_json({**done.evidence, "files": done.files})
         return
@@ -371,6 +401,7 @@ def _run_and_report(
     as_json: bool,
     unfair: str | None = None,
     tuned: Sequence[Tuned] = (),
+    sequential: bool = False,
 ) -> None:
     """Run, print and write what a comparison shows; ``unfair`` says what else differs between its methods."""
     from fedpace.analysis import write_report
@@ -379,7 +410,7 @@ def _run_and_report(
     from fedpace.experiments.reporting import reported
 
     results = run_batch(jobs, err_console, workers=workers)
-    compared = comparison(jobs, results)
+    compared = comparison(jobs, results, sequential=sequential)
     plot, table, page = (folder / name for name in ("comparison.png", "comparison.md", "report.html"))
     compared.plot(plot)
     table.write_text(compared.to_markdown() + "\n")

@@ -18,6 +18,7 @@ from fedpace.experiments.batch import Job, plan_jobs, run_batch, unfair_jobs
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import RunProgress
 from fedpace.experiments.run import Model, Result, execute
+from fedpace.experiments.sequential import Sequential, UntilDecided
 from fedpace.experiments.tuning import TUNING_SEEDS, tuned_variants, tuning_table
 from fedpace.models import ModelConfig
 
@@ -70,6 +71,7 @@ def compare(
     rounds: int | None = None,
     tune: int | None = None,
     tuning_seeds: Sequence[int] = TUNING_SEEDS,
+    until_decided: UntilDecided | None = None,
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     workers: int | None = None,
@@ -81,7 +83,8 @@ def compare(
     seed deals the data anew, unless ``data`` is a federation. With ``out`` the runs are kept, and a second call goes on
     where the first one ended. Presets that differ in weighting, local work and the like are named in a warning.
 
-    With ``tune`` each method is tuned first, by so many trials on ``tuning_seeds``; what was chosen is printed.
+    With ``tune`` each method is tuned first, by so many trials on ``tuning_seeds``; what was chosen is printed. With
+    ``until_decided`` seeds are added until each difference is decided; intervals then hold however often one looked.
     """
     variants = methods if isinstance(methods, Mapping) else {name: {"method": name} for name in methods}
     if not variants or not seeds:
@@ -103,18 +106,47 @@ def compare(
         warning = unfair_jobs(jobs, meant=(key for variant in variants.values() for key in variant))
         if warning is not None:
             log.warning(warning)
+        if until_decided is not None:
+            jobs = decided_jobs(
+                until_decided, variants, seeds, common, folder, console, given, own, workers, avoid=tuning_seeds
+            )
         results = run_batch(jobs, console, data=given, model=own, workers=workers)
-    return comparison(jobs, results)
+    return comparison(jobs, results, sequential=until_decided is not None)
 
 
-def comparison(jobs: Sequence[Job], results: Sequence[Result]) -> Comparison:
+def decided_jobs(
+    until: UntilDecided,
+    variants: Mapping[str, Mapping[str, Any]],
+    seeds: Sequence[int],
+    common: Mapping[str, Any],
+    folder: Path,
+    console: Console,
+    data: Data | Federation | None = None,
+    model: Model | None = None,
+    workers: int | None = None,
+    avoid: Sequence[int] = (),
+) -> list[Job]:
+    """Run variants on ``seeds`` and further ones until each differs from the first for certain; their finished jobs."""
+    first = next(iter(variants))
+    return Sequential(
+        until,
+        versus=dict.fromkeys(variants, first),
+        plan=lambda labels, used: plan_jobs({label: variants[label] for label in labels}, used, common, folder),
+        run=lambda jobs: run_batch(jobs, console, data=data, model=model, workers=workers),
+        pair=lambda job: job.config.seed,
+        value=lambda result: result.summary.final,
+        avoid=avoid,
+    ).complete(seeds)
+
+
+def comparison(jobs: Sequence[Job], results: Sequence[Result], *, sequential: bool = False) -> Comparison:
     """Results side by side; the first job's label is the reference."""
     summaries: dict[str, dict[int, Any]] = {}
     records: dict[str, dict[int, Any]] = {}
     for job, result in zip(jobs, results, strict=True):
         summaries.setdefault(job.label, {})[job.config.seed] = result.summary
         records.setdefault(job.label, {})[job.config.seed] = result.records
-    return Comparison(summaries, records)
+    return Comparison(summaries, records, sequential=sequential)
 
 
 def _settings(data: str | Data | Federation, model: Model | None, rounds: int | None) -> dict[str, Any]:

@@ -124,11 +124,14 @@ def _table(found: Evidence, metric: str) -> TextTable:
         for label, values in by_method.items()
         if label != bases[label]
     }
-    compare = _Differences(len(differences), digits, sequential="needed" in found)
+    compare = _Differences(len(differences), digits, sequential="until_decided" in found)
     columns[f"difference to {'its base' if 'versus' in found else found['reference']}"] = (
         "left",
         [compare.text(differences[label]) if label in differences else "–" for label in by_method],
     )
+    if compare.sequential:
+        pairs = [len(differences[label]) if label in differences else None for label in by_method]
+        columns["pairs needed"] = ("right", ["–" if number is None else str(number) for number in pairs])
     for name in each:
         columns[name] = ("right", [_number(values.get(name), digits) for values in by_method.values()])
     remarks = [_caption(each, compare), _few(found["runs"], metric), _signs(found, metric, by_method)]
@@ -271,6 +274,8 @@ def page(found: Evidence, pictures: Iterable[str]) -> str:
     rounds = sorted({len(run["curve"]) for run in found["runs"]})
     seeds = sorted({run["seed"] for run in found["runs"]})
     changes = "".join(f" --set {key}={value}" for key, value in found["changes"].items())
+    if "until_decided" in found:
+        changes += f" --until-decided {100 * found['until_decided']['width']:g} --most {found['until_decided']['most']}"
     numbers = f"[{found['name']}.json]({found['name']}.json)"
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     parts = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,11 @@ from rich.console import Console
 from fedpace.core import RunFolderError
 from fedpace.experiments.batch import run_batch
 from fedpace.experiments.evidence import Evidence, evidence, page
+from fedpace.experiments.metrics import measure
 from fedpace.experiments.pictures import draw
-from fedpace.experiments.reproduction import Reproduction, ScaleName, load_reproduction
+from fedpace.experiments.reproduction import CaseJob, Reproduction, ScaleName, load_reproduction
+from fedpace.experiments.run import Result
+from fedpace.experiments.sequential import Sequential, UntilDecided
 from fedpace.experiments.tuning import Tuned, tune_all
 
 
@@ -31,6 +34,7 @@ def reproduce(
     scale: ScaleName = "quick",
     *,
     changes: Mapping[str, Any] | None = None,
+    until_decided: UntilDecided | None = None,
     runs: Path = Path("runs/reproduce"),
     out: Path | None = None,
     workers: int | None = None,
@@ -38,6 +42,7 @@ def reproduce(
 ) -> Reproduced:
     """Reproduce a table or figure, with ``changes`` to any settings (which the page then names).
 
+    With ``until_decided`` seeds are added to those of the scale until each difference of the first metric is decided.
     Finished runs in ``runs`` are taken as they are, interrupted ones are resumed. Results go to ``out``; by default
     full ones to ``docs/results`` and others beside their runs, so that a quick look never replaces evidence.
     """
@@ -50,15 +55,36 @@ def reproduce(
         raise RunFolderError(f"{out}: cannot be written ({error.strerror})") from None
     console = console or Console(stderr=True)
     tuned = _tune(reproduction, scale, changes, folder, console, workers)
-    jobs = reproduction.jobs(scale, folder, changes, {one.label: one.settings for one in tuned})
-    distinct = list({job.folder: job for job in jobs}.values())  # two rows may be one and the same run
-    finished = run_batch(distinct, console, workers=workers)
-    by_folder = dict(zip((job.folder for job in distinct), finished, strict=True))
-    results = [by_folder[job.folder] for job in jobs]
+    settings = {one.label: one.settings for one in tuned}
+
+    def plan(rows: Collection[str], seeds: Sequence[int]) -> list[CaseJob]:
+        return reproduction.jobs(scale, folder, changes, settings, rows, seeds)
+
+    def run(jobs: list[CaseJob]) -> list[Result]:
+        distinct = list({job.folder: job for job in jobs}.values())  # two rows may be one and the same run
+        finished = run_batch(distinct, console, workers=workers)
+        by_folder = dict(zip((job.folder for job in distinct), finished, strict=True))
+        return [by_folder[job.folder] for job in jobs]
+
+    rows, seeds = reproduction.rows(scale), reproduction.scales[scale].seeds
+    jobs = plan(rows, seeds)
+    if until_decided is not None:
+        jobs = Sequential(
+            until_decided,
+            versus={label: row.versus or reproduction.reference for label, row in rows.items()},
+            plan=plan,
+            run=run,
+            pair=lambda job: (job.case, job.config.seed),
+            value=lambda result: measure(reproduction.metrics[0], result),
+            avoid=[seed for one in tuned for seed in one.seeds],
+        ).complete(seeds)
+    results = run(jobs)
     found = evidence(reproduction, scale, jobs, results, changes or {})
+    if until_decided is not None:
+        found["until_decided"] = until_decided.model_dump()
     if tuned:
-        trials, seeds = tuned[0].trials, ", ".join(map(str, tuned[0].seeds))
-        found["differs"].append(f"Every row was tuned with {trials} trials on seeds {seeds}; all are in the JSON file.")
+        trials, on = tuned[0].trials, ", ".join(map(str, tuned[0].seeds))
+        found["differs"].append(f"Every row was tuned with {trials} trials on seeds {on}; all are in the JSON file.")
         found["tuning"] = [asdict(one) for one in tuned]
     pictures = draw(reproduction, jobs, results, out)
     written = [out / f"{name}.json", out / f"{name}.md"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -127,15 +127,19 @@ class Reproduction(Settings):
         folder: Path,
         changes: Mapping[str, Any] | None = None,
         tuned: Mapping[str, Mapping[str, Any]] | None = None,
+        rows: Collection[str] | None = None,
+        seeds: Sequence[int] | None = None,
     ) -> list[CaseJob]:
         """The runs of a scale, with some more ``changes``, and those that were ``tuned`` for the row of a label.
 
-        A run's folder follows from its config: runs are shared.
+        ``rows`` and ``seeds`` replace the scale's. A run's folder follows from its config: runs are shared.
         """
         for key in {"rounds", "seed"} & set(changes or {}):
             raise ConfigError(f"--set {key}: the scale decides about {key}; choose another scale")
         found = []
-        for label, case, seed in product(self.rows(scale), self._cases(scale), self.scales[scale].seeds):
+        for label, case, seed in product(
+            self.rows(scale) if rows is None else rows, self._cases(scale), seeds or self.scales[scale].seeds
+        ):
             config = self._config(scale, label, case, {**(changes or {}), **(tuned or {}).get(label, {}), "seed": seed})
             name = f"{self.methods[label].preset or label}-{config.fingerprint()}-seed{seed}"
             found.append(CaseJob(label, config, folder / name, case))

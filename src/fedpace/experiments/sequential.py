@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from pydantic import Field, ValidationError
 
 from fedpace.analysis import Interval, anytime_interval, corrected_level
 from fedpace.core import ConfigError, Settings, first_error
+from fedpace.experiments.batch import Job
+from fedpace.experiments.run import Result
 
-Values = Mapping[int, float]  # seed → what a run achieved
-RunSeeds = Callable[[Sequence[str], Sequence[int]], Mapping[str, Values]]
-"""Runs some methods on some seeds (or finds that they ran) and returns every value known so far, by method."""
+J = TypeVar("J", bound=Job)
+Values = Mapping[Hashable, float]
+"""What the runs of a method achieved, by what pairs them with another's: the seed, perhaps with a held-out domain."""
 
 
 class UntilDecided(Settings):
-    """When to stop adding pairs: an interval excludes 0 or is narrower than ``width``; at the latest after ``most``.
+    """When to stop: an interval excludes 0 or is narrower than ``width`` (a fraction); at the latest at ``most`` seeds.
 
-    ``level`` holds for all differences of a comparison together, however many there are.
+    ``level`` holds for all differences of a comparison together, however many there are and however often one looks.
     """
 
     width: float = Field(gt=0, allow_inf_nan=False)
@@ -25,45 +29,65 @@ class UntilDecided(Settings):
     level: float = Field(0.95, gt=0, lt=1)
 
     @classmethod
-    def of(cls, width: float, most: int | None = None) -> UntilDecided:
-        """From the command line: an error is one line."""
+    def of_points(cls, points: float, most: int) -> UntilDecided:
+        """From the command line, where a width is in points of accuracy; an error is one line."""
         try:
-            return cls(width=width, **({} if most is None else {"most": most}))
+            return cls(width=points / 100, most=most)
         except ValidationError as error:
-            raise ConfigError(f"--until-decided: {first_error(cls, error)}") from None
+            raise ConfigError(f"--until-decided {points:g}, --most {most}: {first_error(cls, error)}") from None
 
-    def decided(self, interval: Interval) -> bool:
-        """Whether more pairs would change nothing that was asked."""
-        return interval.excludes_zero or interval.width < self.width
+    def decided(self, values: Values, reference: Values, effects: int) -> bool:
+        """Whether more pairs would change nothing that was asked about one of so many ``effects``."""
+        found = self.interval(values, reference, effects)
+        return found.excludes_zero or found.width < self.width
 
     def interval(self, values: Values, reference: Values, effects: int) -> Interval:
-        """The difference to the reference over common seeds, one of so many ``effects``."""
-        common = sorted(values.keys() & reference.keys())
-        return anytime_interval(
-            [values[seed] - reference[seed] for seed in common], corrected_level(self.level, effects)
-        )
+        """The difference to the reference over common pairs."""
+        pairs = [values[key] - reference[key] for key in values if key in reference]
+        return anytime_interval(pairs, corrected_level(self.level, effects))
 
-    def run(self, versus: Mapping[str, str], seeds: Sequence[int], run: RunSeeds, step: int = 1) -> dict[str, int]:
-        """Run ``seeds`` and then further ones, ``step`` at a time, for the methods that are not decided yet.
 
-        ``versus``: method → the one it is compared with. Returns the number of pairs that each method needed.
-        """
+@dataclass
+class Sequential(Generic[J]):
+    """A comparison whose number of seeds is found on the way.
+
+    Attributes:
+        until: When to stop.
+        versus: Method → the one it is compared with.
+        plan: The jobs of some methods on some seeds.
+        run: Runs jobs, or finds that they ran.
+        pair: What pairs a job with another's.
+        value: What is compared.
+        avoid: Seeds that are never added, because something was tuned on them.
+
+    """
+
+    until: UntilDecided
+    versus: Mapping[str, str]
+    plan: Callable[[Collection[str], Sequence[int]], list[J]]
+    run: Callable[[list[J]], list[Result]]
+    pair: Callable[[J], Hashable]
+    value: Callable[[Result], float]
+    avoid: Collection[int] = ()
+    _values: dict[str, dict[Hashable, float]] = field(default_factory=dict)
+
+    def complete(self, seeds: Sequence[int]) -> list[J]:
+        """Run ``seeds`` and then one more at a time, for the methods that are not decided yet; all jobs that ran."""
         used = list(dict.fromkeys(seeds))
-        open_ = list(versus)
-        needed: dict[str, int] = {}
-        while True:
-            known = run(list(dict.fromkeys([*(versus[method] for method in open_), *open_])), used)
-            for method in list(open_):
-                found = self.interval(known[method], known[versus[method]], len(versus))
-                needed[method] = len(known[method].keys() & known[versus[method]].keys())
-                if self.decided(found) or needed[method] >= self.most:
-                    open_.remove(method)
-            if not open_:
-                return needed
-            used += _further(used, min(step, self.most - len(used)) or 1)
+        open_ = [method for method, other in self.versus.items() if method != other]
+        done: dict[str, list[int]] = {}
+        while open_:
+            methods = dict.fromkeys([*(self.versus[method] for method in open_), *open_])
+            jobs = self.plan(methods, used)
+            for job, result in zip(jobs, self.run(jobs), strict=True):
+                self._values.setdefault(job.label, {})[self.pair(job)] = self.value(result)
+            done |= {method: list(used) for method in methods}
+            open_ = [method for method in open_ if not self._decided(method)]
+            if len(used) >= self.until.most:
+                break
+            used.append(next(seed for seed in range(max(used) + 1, max(used) + 1_000_000) if seed not in self.avoid))
+        return [job for method in self.versus for job in self.plan([method], done.get(method, list(seeds)))]
 
-
-def _further(used: Iterable[int], count: int) -> list[int]:
-    """The next seeds after the highest used one."""
-    first = max(used) + 1
-    return list(range(first, first + count))
+    def _decided(self, method: str) -> bool:
+        effects = sum(method != other for method, other in self.versus.items())
+        return self.until.decided(self._values[method], self._values[self.versus[method]], effects)
