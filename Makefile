@@ -8,8 +8,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 demo: $(VENV)/.installed
 	rm -rf runs/demo
-	$(BIN)/fedpace compare fedavg fedgga gma fedpace --data digits --partition dirichlet --alpha 0.02 --clients 5 \
-	  --seeds 0,1,2 --set local.max_steps=10 --set measuring.per_client=50 --out runs/demo
+	$(BIN)/fedpace compare fedavg gma paced fedpace --data digit_domains --partition dirichlet --alpha 0.1 --clients 10 \
+	  --seeds 0,1,2,3,4,5 --rounds 15 --set local.max_steps=10 --set measuring.per_client=50 --out runs/demo
 
 test: lint browser
 	$(BIN)/pytest -n auto

@@ -381,3 +381,14 @@ def test_thinning_keeps_both_ends():
     assert thinned(range(100), 2) == [0, 99]
     assert thinned(range(100), 0) == [99]
     assert thinned(range(3), 5) == [0, 1, 2]
+
+
+def test_the_first_screen_says_what_else_differs_between_methods(runs, tmp_path):
+    path = tmp_path / "report.html"
+    header = write_report(runs, path).read_text(encoding="utf-8").partition("</header>")[0]
+    assert "are the same for all methods" in header
+    longer = [replace(run, config={**run.config, "local": {"lr": 0.2}}) if run.label == "b" else run for run in runs]
+    header = write_report(longer, path).read_text(encoding="utf-8").partition("</header>")[0]
+    assert "<b>learning rate</b> a: 0.1; b: 0.2" in header
+    alone = write_report(runs[:2], path).read_text(encoding="utf-8").partition("</header>")[0]
+    assert "differ" not in alone

@@ -172,3 +172,43 @@ def test_assignments():
 def test_an_assignment_without_key_or_value_is_refused(text):
     with pytest.raises(ConfigError, match=f"--set {text}: expected key=value"):
         parse_overrides([text])
+
+
+def test_another_number_of_rounds_moves_the_windows_along():
+    windows = ("anneal", "dampen", "prune")
+    config = load_config("fedpace-paper", {"rounds": 100})
+    assert [(getattr(config, name).first, getattr(config, name).last) for name in windows] == [
+        (4, 31),
+        (40, 83),
+        (84, 99),
+    ]
+    assert config.rounds == 100
+    assert load_config("fedpace", {"rounds": 5}).schedule().validate_for(5, 3) == []
+
+
+@pytest.mark.parametrize("override", [{"dampen.first": 30}, {"anneal": {"first": 1, "last": 2}}])
+def test_windows_that_are_given_stay_where_they_are(override):
+    config = load_config("fedpace-paper", {"rounds": 100, **override})
+    assert config.prune.first == 42
+
+
+def test_a_number_of_rounds_that_cannot_be_is_refused_before_windows_are_moved():
+    with pytest.raises(ConfigError, match="rounds: input should be greater than or equal to 1, found 0"):
+        load_config("fedpace-paper", {"rounds": 0})
+
+
+def test_freezing_needs_a_pace_in_all_rounds():
+    with pytest.raises(ConfigError, match=r"expected dampen\.pace from round 0 to the end"):
+        load_config("fedavg", {"freeze.first": 3})
+    with pytest.raises(ConfigError, match=r"expected dampen\.pace from round 0 to the end"):
+        load_config("fedpace", {"dampen.first": 3})
+
+
+def test_every_stage_of_fedpace_can_be_left_out_without_touching_the_others():
+    whole = {stage.name for stage in load_config("fedpace").schedule().stages}
+    assert whole == {"anneal", "freeze"}
+    for name in whole:
+        left = load_config("fedpace", {f"{name}.enabled": False}).schedule()
+        assert {stage.name for stage in left.stages} == whole - {name}
+        assert left.base == load_config("fedpace").schedule().base
+    assert load_config("fedpace", {"dampen.pace.power": 0.0}).schedule().base.pace.power == 0

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from fedpace.analysis import paired_interval
 from fedpace.cli import app
 from fedpace.core import ConfigError, RunFolderError
-from fedpace.experiments import Result, execute, load_config
+from fedpace.experiments import Result, execute, federate, load_config
 from fedpace.experiments.batch import Job, run_batch
 from fedpace.experiments.evidence import page, tables
 from fedpace.experiments.metrics import measure
@@ -477,3 +477,10 @@ def test_command_prints_paper_and_ours_and_goes_on_with_finished_runs(tmp_path):
     times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("rounds.jsonl")}
     assert CliRunner().invoke(app, [*arguments, "--json"]).exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("rounds.jsonl")} == times
+
+
+def test_the_majority_is_what_the_most_frequent_class_of_the_test_set_would_get(tmp_path):
+    config = load_config("fedavg", {"data.source": "digits", "data.partition": {"name": "iid", "clients": 2}})
+    counts = federate(config).test.class_counts()
+    result = Result(config.model_dump(mode="json"), [])
+    assert measure("majority", result) == pytest.approx(counts.max() / counts.sum())

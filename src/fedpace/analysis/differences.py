@@ -55,22 +55,27 @@ def unequal(configs: Mapping[str, Config], meant: Collection[str] = ()) -> dict[
     {'rounds': {'a': '5', 'b': '9'}}
     """
     flat = {method: flatten(config) for method, config in configs.items()}
-    found = {
-        aspect: {method: _value(keys, flat[method], meant) for method in flat} for aspect, keys in _ASPECTS.items()
-    }
-    return {aspect: values for aspect, values in found.items() if len(set(values.values())) > 1}
+    found = {}
+    for aspect, keys in _ASPECTS.items():
+        chosen = [key for key in dict.fromkeys(key for config in flat.values() for key in config) if _below(key, keys)]
+        varying = [key for key in chosen if key not in meant and len({config.get(key) for config in flat.values()}) > 1]
+        if varying:
+            found[aspect] = {method: _values(varying, config) for method, config in flat.items()}
+    return found
 
 
-def _value(keys: Collection[str], config: Mapping[str, str], meant: Collection[str]) -> str:
-    """The settings below some keys, as short as they can be told apart."""
-    chosen = {
-        key: value
-        for key, value in config.items()
-        if any(key == wanted or key.startswith(f"{wanted}.") for wanted in keys) and key not in meant
-    }
-    if len(chosen) < 2:
-        return next(iter(chosen.values()), "none")
-    return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in chosen.items())
+def _below(key: str, tables: Collection[str]) -> bool:
+    return any(key == table or key.startswith(f"{table}.") for table in tables)
+
+
+def _values(keys: Collection[str], config: Mapping[str, str]) -> str:
+    """Some settings as short as they can be told apart: a name, or the only key, needs no key before it."""
+    parts = []
+    for key in keys:
+        last = key.rpartition(".")[2]
+        if key in config:
+            parts.append(config[key] if last == "name" or len(keys) == 1 else f"{last} {config[key]}")
+    return ", ".join(parts) or "none"
 
 
 def unfair(configs: Mapping[str, Config], meant: Collection[str] = ()) -> str | None:

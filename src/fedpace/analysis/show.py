@@ -47,7 +47,7 @@ def _panel(title: str, rows: Rows) -> Panel:
 
 
 def _settings(run: Mapping[str, Any]) -> Rows:
-    facts = {**(run.get("config") or {}), "seed": run.get("seed")}
+    facts = {**(run.get("config") or {}), "seed": run.get("seed"), "tunable": None}  # nothing that was set
     facts |= {key: run.get(key) for key in ("versions", "machine")}
     described = {key: _describe(value) for key, value in facts.items() if value not in (None, {}, [], "")}
     return [(key, text) for key, text in described.items() if text]

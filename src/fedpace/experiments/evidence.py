@@ -64,7 +64,7 @@ def evidence(
 
 def _settings(job: CaseJob) -> dict[str, Any]:
     """What all runs of a row have in common."""
-    settings = job.config.model_dump(mode="json", exclude={"seed", "executor", "track"})
+    settings = job.config.model_dump(mode="json", exclude={"seed", "executor", "track", "tunable"})
     if job.case:
         settings["data"]["partition"].pop("held_out")
     return settings

@@ -12,7 +12,7 @@ from fedpace.analysis.differences import differences, flatten
 from fedpace.analysis.report._html import Section
 from fedpace.analysis.report._runs import Methods
 
-_IDENTITY = {"method", "kind", "description", "seed"}  # said by the label, or by the list of seeds
+_IDENTITY = {"method", "kind", "description", "seed", "tunable"}  # said elsewhere, or nothing that was set
 
 
 def settings(methods: Methods) -> Section:
