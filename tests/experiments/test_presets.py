@@ -175,13 +175,9 @@ def test_an_assignment_without_key_or_value_is_refused(text):
 
 
 def test_another_number_of_rounds_moves_the_windows_along():
-    windows = ("anneal", "dampen", "prune")
     config = load_config("fedpace-paper", {"rounds": 100})
-    assert [(getattr(config, name).first, getattr(config, name).last) for name in windows] == [
-        (4, 31),
-        (40, 83),
-        (84, 99),
-    ]
+    stages = (config.anneal, config.dampen, config.prune)
+    assert [(stage.first, stage.last) for stage in stages] == [(4, 31), (40, 83), (84, 99)]
     assert config.rounds == 100
     assert load_config("fedpace", {"rounds": 5}).schedule().validate_for(5, 3) == []
 
