@@ -40,7 +40,7 @@ def test_accuracy_stages_and_warnings(staged):
     assert "best 32.00%" in lines
     assert "area under curve 0.2100" in lines  # a straight line from .10 to .32
     assert any(line.startswith("by round ▁") and line.endswith("█ 10.0% to 32.0%") for line in lines)
-    assert "anneal rounds 2–4" in lines
+    assert "anneal rounds 2–4: a search for a point where clients agree better, then training" in lines
     assert "fedavg rounds 5" in lines
     assert "stage 'prune' cannot act [N = 3]" in lines
 
@@ -110,3 +110,8 @@ def test_sparkline():
     assert len(long) == 20
     assert long[0] == "▁"
     assert long[-1] == "█"
+
+
+def test_stages_say_what_they_do_in_this_run(staged):
+    run = {"config": {"dampen": {"pace": {"name": "agreement"}}}}
+    assert any(line.endswith("then local steps paced by agreement") for line in shown(run, staged))

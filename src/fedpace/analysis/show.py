@@ -26,7 +26,7 @@ def run_overview(run: Mapping[str, Any], records: Sequence[Record]) -> Renderabl
     sections = {
         "Settings": _settings(run),
         "Accuracy": [*_accuracy(summary, records), *_over_clients(run, records)],
-        "Stages": [(w.stage, f"rounds {_window(w.first, w.last)}") for w in stage_windows(records)],
+        "Stages": _stages(run.get("config") or {}, records),
         "Conflict": _conflict(summary, records),
         "Dropped clients": dropped_clients(records),
         "Cost": _cost(summary, records),
@@ -64,6 +64,22 @@ def _describe(value: Any) -> str:
         names = (item.get("name", item) if isinstance(item, Mapping) else item for item in value)
         return ", ".join(map(_describe, names))
     return str(value)
+
+
+def _stages(config: Mapping[str, Any], records: Sequence[Record]) -> Rows:
+    """When each stage was, and what it does."""
+    paced = bool((config.get("dampen") or {}).get("pace"))
+    training = "local steps paced by agreement" if paced else "training"
+    meanings = {
+        "anneal": f"a search for a point where clients agree better, then {training}",
+        "dampen": training if paced else "steps dampened where clients disagree on the sign",
+        "prune": "as dampening; coordinates in persistent conflict are pruned",
+        "freeze": f"{training}; more and more coordinates in which clients disagree stand still",
+    }
+    return [
+        (w.stage, f"rounds {_window(w.first, w.last)}" + (f": {meanings[w.stage]}" if w.stage in meanings else ""))
+        for w in stage_windows(records)
+    ]
 
 
 def _accuracy(summary: Summary, records: Sequence[Record]) -> Rows:
