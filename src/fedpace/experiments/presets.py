@@ -31,13 +31,13 @@ def load_config(preset: str | Path, overrides: Mapping[str, Any] | None = None) 
     """
     overrides = overrides or {}
     table = _read(str(preset))
+    own_rounds = table.get("rounds", RunConfig().rounds)
     for key, value in overrides.items():
         table = _merge(table, _nested(key, value))
     config = parse_config(table, str(preset))
-    own_rounds = table | {"rounds": _read(str(preset)).get("rounds", RunConfig().rounds)}
-    if "rounds" not in overrides or any(_is_window(key) for key in overrides):
+    if "rounds" not in overrides or any(map(_is_window, overrides)):
         return config
-    return parse_config(own_rounds, str(preset)).shortened(config.rounds)
+    return parse_config({**table, "rounds": own_rounds}, str(preset)).shortened(config.rounds)
 
 
 def _is_window(key: str) -> bool:
