@@ -22,6 +22,20 @@ def dominant(clients, size, generator):
     return found
 
 
+def faint(clients, size, generator):
+    """The second client hardly moved: its squares are below the rounding errors of the others'."""
+    found = normal(clients, size, generator)
+    found[1:2] *= 1e-16
+    return found
+
+
+def overwhelming(clients, size, generator):
+    """The second client makes all others look as if they had not moved."""
+    found = normal(clients, size, generator)
+    found[1:2] *= 1e18
+    return found
+
+
 def opposite(clients, size, generator):
     """Client 2k+1 is a negative multiple of client 2k: cosine −1."""
     found = normal(clients, size, generator)
@@ -49,7 +63,9 @@ def lattice(clients, size, generator):
     return torch.randint(-3, 4, (clients, size), generator=generator).double()
 
 
-FAMILIES = {f.__name__: f for f in (normal, sparse, dominant, opposite, duplicated, equal, zero, lattice)}
+FAMILIES = {
+    f.__name__: f for f in (normal, sparse, dominant, faint, overwhelming, opposite, duplicated, equal, zero, lattice)
+}
 SEEDS = st.integers(0, 2**32 - 1)
 
 

@@ -19,6 +19,7 @@ from fedpace.aggregation import (
     Projected,
     rules,
 )
+from fedpace.aggregation._gram import NOISE
 from fedpace.aggregation._projection import simultaneous
 from fedpace.aggregation._simplex import pgd
 from fedpace.core import ConfigError, derive, parse
@@ -133,6 +134,24 @@ def test_duality(rule, updates, c):
     assert float((result - g).norm()) == pytest.approx(c * float(g.norm()), rel=1e-6)
     assert result @ g >= (1 - c) * g @ g - 1e-7 * g @ g
     assert gains[moving].min() >= (updates @ g)[moving].min() - 1e-7 * unit
+
+
+@guided
+@pytest.mark.parametrize("scale", [1e-30, 1e-16, 1e-9, 1e-5, 1e9, 1e18])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_clients_of_very_different_lengths(rule, scale, several, dtype):
+    """The step is as far from the guidance as it should be, and nobody's loss is overlooked."""
+    for seed in range(20):
+        updates = make("normal", 2 + seed % 7, 2 + seed % 9, seed, torch.float64)
+        updates[1] *= scale
+        if several:
+            updates[2:4] *= scale**0.5
+        found, result = stream(rule(), updates.to(dtype))
+        g = guidance(rule(), updates.to(dtype)).double()
+        assert float((result.double() - g).norm()) == pytest.approx(0.5 * float(g.norm()), rel=1e-4)
+        assert found.diagnostics["duality_gap"] <= NOISE
+        assert sum(found.diagnostics["worst_mix"]) == pytest.approx(1)
 
 
 @guided

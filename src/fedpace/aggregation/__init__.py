@@ -5,7 +5,7 @@ from fedpace.aggregation._gram_rule import GramRule
 from fedpace.aggregation._magnitude import MagnitudeAgreement
 from fedpace.aggregation._rule import Diagnostics, Rule, ScaledStream, Stream, Sums, rules
 from fedpace.aggregation._scaled import SignScaled
-from fedpace.aggregation._signs import SignSum, highest_below, threshold_count
+from fedpace.aggregation._signs import SignSum, highest_below, sign_type, threshold_count
 from fedpace.aggregation._thresholded import Thresholded
 from fedpace.aggregation.and_mask import AndMask
 from fedpace.aggregation.conflict_averse import ConflictAverse
@@ -53,5 +53,6 @@ __all__ = [
     "highest_below",
     "pairs",
     "rules",
+    "sign_type",
     "threshold_count",
 ]

@@ -42,11 +42,20 @@ def highest_below(share: float, clients: int, threshold: Threshold = "inclusive"
     return threshold_count(share, clients) - 1 if threshold == "inclusive" else floor(share * clients + SLACK)
 
 
+def sign_type(clients: int) -> torch.dtype:
+    """The narrowest integers that hold the sum of so many signs.
+
+    >>> sign_type(127), sign_type(128), sign_type(32_768)
+    (torch.int8, torch.int16, torch.int32)
+    """
+    return next(t for t in (torch.int8, torch.int16, torch.int32) if clients <= torch.iinfo(t).max)
+
+
 class SignSum:
     """S = Σ sgn(uᵢ) per coordinate, with sgn(0) = 0, in one integer vector however many clients report."""
 
     def __init__(self, size: int, clients: int) -> None:
-        self.sum = torch.zeros(size, dtype=torch.int8 if clients <= 127 else torch.int16)
+        self.sum = torch.zeros(size, dtype=sign_type(clients))
         self._sums = self.sum.numpy()
         self.clients = 0
 

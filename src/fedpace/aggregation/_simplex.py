@@ -44,6 +44,9 @@ def pgd(gram: Matrix, guidance: Vector, c: float, gap: float = 1e-8) -> tuple[Ve
 
     F is zero at a client that sent zero, and t·F(w) on the way from there to w. So the minimum is either at that client
     or among the others, where F is negative: no search between them is needed.
+
+    A client shorter than ``NOISE`` times the longest is lengthened to that for the search, or rounding errors would
+    swallow it. The step hardly changes: such a client gains next to nothing either way, and keeps its direction.
     """
     if (at_rest := _at_rest(gram)) is not None:
         moving = np.flatnonzero(at_rest == 0)
@@ -52,12 +55,16 @@ def pgd(gram: Matrix, guidance: Vector, c: float, gap: float = 1e-8) -> tuple[Ve
         g = length(gram, guidance)
         value = float(w @ gram @ guidance) + c * g * length(gram, w)
         return (w, kappa) if value < -NOISE * g * float(w @ np.sqrt(gram.diagonal())) else (at_rest, 0.0)
-    problem = _Dual(gram, guidance, c)
+    lengths = np.sqrt(gram.diagonal())
+    longer = np.maximum(NOISE * lengths.max() / lengths, 1)
+    problem = _Dual(gram * np.outer(longer, longer), guidance / longer, c)
     x, left = _fista(problem, gap)
     if left > gap:
         further = _scipy(problem.at, x, problem.prices, jac=True, options={"ftol": 1e-14})
         x = min(x, further, problem.polish(further), key=problem.gap)
-    return x * problem.prices, problem.kappa(x)
+    w = x * problem.prices
+    growth = float((w * longer).sum() / w.sum())  # exactly 1 where nobody is far shorter
+    return w * longer / growth, problem.kappa(x) * growth
 
 
 def slsqp(gram: Matrix, guidance: Vector, c: float) -> tuple[Vector, float]:
