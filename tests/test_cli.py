@@ -527,7 +527,7 @@ def test_a_process_that_succeeds_prints_json_and_each_warning_once():
 
 def test_a_process_that_fails_ends_with_2_and_one_line():
     found = ended(process("run", "fedavg", *FAST, "--set", "local.lrr=1"))
-    assert found == (2, "", "error: fedavg: client work 'sgd': unknown key 'lrr'; did you mean 'lr'?\n")
+    assert found == (2, "", "error: fedavg: method 'sgd': unknown key 'lrr'; did you mean 'lr'?\n")
 
 
 def test_help_does_not_wait_for_torch():

@@ -69,7 +69,10 @@ def test_the_servers_control_is_the_mean_of_all_clients_controls(option):
         torch.testing.assert_close(server.extras(stage)["control"], expected, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("wrong", "found"), [({"momentum": 0.9}, "momentum = 0.9"), ({"optimizer": "adam"}, "Adam")])
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [({"momentum": 0.9}, "momentum = 0.9"), ({"optimizer": "adam"}, "adam"), ({"clip": 1.0}, "clipping")],
+)
 def test_option_two_refuses_steps_that_are_no_gradients(wrong, found):
     with pytest.raises(ValidationError, match=rf"which is wrong with {found}: expected optimizer = 'sgd'"):
         Scaffold(**{**STEPS, **wrong})

@@ -70,6 +70,9 @@ def test_the_defaults_are_fedpaces():
         "momentum": 0.0,
         "weight_decay": 1e-4,
         "rate": {"name": "constant"},
+        "options": {},
+        "clip": None,
+        "accumulate": 1,
     }
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedpace.core import Buffers, FlatModule
+from fedpace.core import Buffers, FlatModule, call, part
 
 
 def network(seed=0):
@@ -190,6 +190,120 @@ def test_tied_parameters_stay_tied():
     flat = FlatModule(module)
     flat.vector.copy_(torch.tensor([0.0, 1.0, 1.0, 0.0]))
     assert module(torch.tensor([[1.0, 2.0]])).tolist() == [[1.0, 2.0]]  # swapped twice
+
+
+class Language(nn.Module):
+    """A recurrent network whose output layer may be the transposed embedding."""
+
+    def __init__(self, tied):
+        super().__init__()
+        self.token = nn.Embedding(7, 4)
+        self.recurrent = nn.LSTM(4, 4, num_layers=2, batch_first=True)
+        self.head = nn.Linear(4, 7)
+        if tied:
+            self.head.weight = self.token.weight
+
+    def forward(self, tokens):
+        return self.head(self.recurrent(self.token(tokens))[0])
+
+
+TOKENS = torch.tensor([[0, 1, 2], [3, 4, 5]])
+
+
+@pytest.mark.parametrize("again", [lambda flat: flat, deepcopy, lambda flat: pickle.loads(pickle.dumps(flat))])
+def test_training_moves_an_embedding_and_the_output_layer_tied_to_it(again):
+    flat = again(FlatModule(Language(tied=True)))
+    module = flat.module
+    before = module.token.weight.detach().clone()
+    module(TOKENS).square().sum().backward()
+    torch.optim.SGD(module.parameters(), lr=0.1).step()
+    assert module.head.weight is module.token.weight
+    assert not torch.equal(module.token.weight, before)
+    assert torch.equal(dict(flat.layout.tensors(flat.vector))["token.weight"], module.head.weight)
+    assert "head.weight" not in flat.layout.names
+    assert torch.equal(flat.state_dict()["head.weight"], flat.state_dict()["token.weight"])
+
+
+def test_an_embedding_gets_the_gradient_of_its_tokens_alone():
+    flat = FlatModule(Language(tied=False))
+    flat.module(TOKENS).square().sum().backward()
+    rows = dict(flat.layout.tensors(flat.gradient))["token.weight"].any(dim=1)
+    assert rows.tolist() == [True] * 6 + [False]
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_use_the_vector(layer):
+    """They keep lists of their own with references to their weights."""
+    original = layer(3, 4, num_layers=2, batch_first=True, bidirectional=True)
+    flat, texts = FlatModule(deepcopy(original)), torch.randn(2, 5, 3)
+    expected, found = original(texts)[0], flat.module(texts)[0]
+    assert torch.equal(found, expected)
+    expected.square().sum().backward()
+    found.square().sum().backward()
+    assert torch.equal(flat.gradient, flatten(p.grad for p in original.parameters()))
+    assert all(part.any() for _, part in flat.layout.tensors(flat.gradient))
+    flat.vector.zero_()
+    assert not flat.module(texts)[0].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_trainable_parameters_and_their_statistics_become_float32(dtype):
+    module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).to(dtype)
+    weight = module[0].weight.detach().clone()
+    flat = FlatModule(module)
+    assert {t.dtype for t in (flat.vector, *module.parameters())} == {torch.float32}
+    assert torch.equal(module[0].weight, weight.float())
+    assert len(flat.buffers.floats) == 4
+    module(torch.randn(4, 3)).sum().backward()
+    assert flat.buffers.floats.any()
+    assert flat.gradient.dtype == torch.float32
+
+
+class Looked(nn.Module):
+    """A frozen table in half precision, with buffers of its own types, before a layer that is trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(5, 3, dtype=torch.bfloat16), requires_grad=False)
+        self.register_buffer("scale", torch.rand(3, dtype=torch.float16))
+        self.register_buffer("shift", torch.rand(3, dtype=torch.float64))
+        self.head = nn.Linear(3, 2)
+
+    def forward(self, rows):
+        return self.head(self.table[rows].float() * self.scale + self.shift.float())
+
+
+def test_frozen_parameters_and_other_buffers_keep_their_types():
+    module = Looked()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    flat = FlatModule(module)
+    assert flat.layout.names == ("head.weight", "head.bias")
+    assert flat.buffers.floats.shape == flat.buffers.integers.shape == (0,)
+    module(torch.tensor([0, 4])).sum().backward()
+    torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.1).step()
+    state = flat.state_dict()
+    for name in ("table", "scale", "shift"):
+        assert state[name].dtype == before[name].dtype
+        assert torch.equal(state[name], before[name])
+    assert not torch.equal(state["head.weight"], before["head.weight"])
+
+
+class Pair(nn.Module):
+    """Two inputs by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(2, 1), nn.Linear(3, 1)
+
+    def forward(self, left, right):
+        return self.left(left) + self.right(right)
+
+
+def test_several_inputs_are_keyword_arguments():
+    flat, inputs = FlatModule(Pair()), {"right": torch.ones(4, 3), "left": torch.ones(4, 2)}
+    call(flat.module, inputs).sum().backward()
+    assert flat.gradient.tolist() == [4.0] * 7
+    assert call(flat.module, part(inputs, slice(1, 3))).shape == (2, 1)
 
 
 def test_a_module_without_parameters_or_buffers():

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedpace.core import Layout
+from fedpace.core import Layout, ModelError
 
 
 class Scaled(nn.Module):
@@ -52,6 +52,11 @@ def test_tied_parameters_are_counted_once():
     module = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     module[1].weight = module[0].weight
     assert Layout.of(module).size == 4
+
+
+def test_complex_parameters_are_refused():
+    with pytest.raises(ModelError, match="parameter 'weight': expected real numbers, found complex ones"):
+        Layout.of(nn.Linear(2, 2, dtype=torch.complex64))
 
 
 def test_all_is_shared_by_default(layout):

@@ -169,7 +169,7 @@ def test_settings_reach_the_run():
 
 
 def test_a_wrong_setting_is_one_line():
-    with pytest.raises(ConfigError, match=r"fedavg: client work 'sgd': unknown key 'lrr'; did you mean 'lr'\?"):
+    with pytest.raises(ConfigError, match=r"fedavg: method 'sgd': unknown key 'lrr'; did you mean 'lr'\?"):
         train(settings={"local.lrr": 1})
 
 
@@ -325,3 +325,8 @@ def test_the_package_offers_what_it_says():
     assert all(getattr(fedpace, name) is not None for name in fedpace.__all__)
     with pytest.raises(AttributeError, match="module 'fedpace' has no attribute 'trian'"):
         fedpace.trian  # noqa: B018
+
+
+def test_data_without_classes_are_refused_before_training():
+    with pytest.raises(ConfigError, match="expected classes to learn, found 1 number"):
+        train("diabetes", "fedavg", settings={"data.partition": {"name": "by", "column": "age"}})

@@ -54,17 +54,26 @@ def test_an_error_in_a_run_names_the_run(tmp_path, workers):
     assert mp.active_children() == []
 
 
-def test_a_crash_in_a_process_names_the_run(tmp_path, capfd):
+def only_in_another_process(act):
+    """A model factory that does as asked everywhere but here."""
     parent = os.getpid()
 
-    def broken():
+    def factory():
         if os.getpid() != parent:
-            raise ZeroDivisionError("in the user's factory")
+            act()
         return Flat()
 
-    with pytest.raises(FedpaceError, match=r"fedavg · seed 0: .*exit code 1"):
-        run_batch([job(tmp_path)], QUIET, model=broken, workers=2)
-    assert "in the user's factory" in capfd.readouterr().err
+    return factory
+
+
+def test_a_crash_in_a_process_names_the_run(tmp_path):
+    with pytest.raises(FedpaceError, match=r"fedavg · seed 0: .*exit code 7"):
+        run_batch([job(tmp_path)], QUIET, model=only_in_another_process(lambda: os._exit(7)), workers=2)
+
+
+def test_a_factory_that_raises_in_a_process_is_one_line_with_its_reason(tmp_path):
+    with pytest.raises(FedpaceError, match=r"fedavg · seed 0: model .* cannot be built .*ZeroDivisionError"):
+        run_batch([job(tmp_path)], QUIET, model=only_in_another_process(lambda: 1 / 0), workers=2)
 
 
 def test_an_error_ends_the_other_runs_and_keeps_their_rounds(tmp_path):

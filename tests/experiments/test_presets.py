@@ -106,7 +106,7 @@ def test_a_file_may_name_itself(tmp_path):
         (b'extends = "mine.toml"', "mine.toml"),
         (b'description = "\xff"', "mine.toml"),
         (b"rounds = 0", "mine.toml: rounds: input should be greater than or equal to 1, found 0"),
-        (b"[local]\nlrr = 1", r"mine.toml: client work 'sgd': unknown key 'lrr'; did you mean 'lr'\?"),
+        (b"[local]\nlrr = 1", r"mine.toml: method 'sgd': unknown key 'lrr'; did you mean 'lr'\?"),
         (b"data = 3", "mine.toml: data: "),
     ],
     ids=["not TOML", "unknown parent", "missing parent", "circle", "not UTF-8", "range", "unknown key", "no table"],
@@ -119,10 +119,10 @@ def test_a_wrong_file_is_one_line_that_names_it(tmp_path, content, message):
 
 
 def test_overrides_change_only_what_they_name():
-    config = load_config("gma", {"aggregate.rule.tau": 0.5, "local.momentum": 0.9, "data.partition.clients": 7})
+    config = load_config("gma", {"aggregate.rule.tau": 0.5, "local.weight_decay": 0.9, "data.partition.clients": 7})
     assert config.aggregate.rule == Masked(tau=0.5)
     assert config.aggregate.weights == "samples"
-    assert (config.local.momentum, config.local.lr) == (0.9, 1e-3)
+    assert (config.local.weight_decay, config.local.lr) == (0.9, 1e-3)
     assert (config.data.partition.clients, config.data.partition.alpha) == (7, 0.1)
     assert load_config("gma").aggregate.rule == Masked(tau=0.4)
 

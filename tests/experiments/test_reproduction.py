@@ -101,7 +101,8 @@ def test_committed_pages_say_what_their_numbers_say(path):
 def test_committed_evidence_is_of_the_presets_as_they_are(path):
     """Whoever changes a preset must run its evidence again; a new setting with its default changes nothing."""
     found = json.loads(path.read_text())
-    jobs = load_reproduction(path.stem).jobs(found["scale"], Path(), found["changes"])
+    tuned = {row["label"]: row["settings"] for row in found.get("tuning", [])}
+    jobs = load_reproduction(path.stem).jobs(found["scale"], Path(), found["changes"], tuned)
     for job in jobs:
         assert_contains(job.config.model_dump(mode="json"), found["settings"][job.label])
     assert [(job.label, job.config.seed, job.case) for job in jobs] == [

@@ -120,7 +120,8 @@ def test_arrays_with_names_of_their_own_are_refused():
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_steps_at_a_pace_are_those_of_our_local_work(optimizer):
-    data, work = shard(40), LocalSGD(optimizer=optimizer, lr=0.05, momentum=0.5, epochs=2, batch=8)
+    settings = {"lr": 0.05} | ({} if optimizer == "adam" else {"momentum": 0.5})
+    data, work = shard(40), LocalSGD(optimizer=optimizer, epochs=2, batch=8, **settings)
     bench, model = Bench(plain()), plain()
     pace = torch.rand(bench.model.layout.size, generator=torch.Generator().manual_seed(0)) * 2
     expected = bench.run(work, data, extras={"pace": pace})
@@ -128,8 +129,8 @@ def test_steps_at_a_pace_are_those_of_our_local_work(optimizer):
     tensors = {name: Array(view.numpy()) for name, view in bench.model.layout.tensors(pace)}
     asked.content["pace"] = ArrayRecord(tensors)
     start = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-    settings = {"lr": 0.05, "weight_decay": 1e-4} | ({} if optimizer == "adam" else {"momentum": 0.5})
-    chosen = (torch.optim.Adam if optimizer == "adam" else torch.optim.SGD)(model.parameters(), **settings)
+    kind = torch.optim.Adam if optimizer == "adam" else torch.optim.SGD
+    chosen = kind(model.parameters(), weight_decay=1e-4, **settings)
     apply_pace(asked, model, chosen)
     for inputs, labels in work.batches(data, bench.context()):
         chosen.zero_grad()

@@ -279,7 +279,7 @@ def test_clipped_values_are_counted_and_the_next_bound_is_twice_as_high(caplog):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    clients=st.sampled_from([3, 4, 127, 128, 300]),
+    clients=st.sampled_from([3, 4, 127, 128, 300, 32_767, 32_768]),
     bound=st.floats(1e-6, 1e9),
     share=st.floats(-1, 1, width=32),
     examples=st.integers(1, 5000),

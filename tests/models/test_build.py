@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from fedpace.core import ConfigError, ModelError
-from fedpace.models import SmallCNN, build, head_names, models
+from fedpace.models import SmallCNN, build, check_model
+from fedpace.tasks import NextToken
 
 
 def vector(module):
@@ -21,6 +22,35 @@ class Fixed(nn.Module):
 
     def forward(self, x):
         return self.layer(x.flatten(1))
+
+
+class Says(nn.Module):
+    """Gives what it was told to, or raises it."""
+
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+
+    def forward(self, x):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class Pair(nn.Module):
+    """Two inputs by name, of which one is a row of tokens."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.token = nn.Embedding(5, 4)
+        self.head = nn.Linear(4 + shape["table"][0], classes)
+
+    def forward(self, table, text):
+        return self.head(torch.cat([table, self.token(text).mean(1)], dim=1))
+
+
+SHAPES = {"table": (3,), "text": (6,)}
+PAIR = {"table": torch.zeros(4, 3), "text": torch.zeros(4, 6, dtype=torch.int64)}
 
 
 @pytest.mark.parametrize("model", ["linear", f"{__name__}:own_factory", own_factory, f"{__name__}:Fixed", Fixed])
@@ -77,6 +107,10 @@ def test_the_check_leaves_batch_statistics_alone():
             r"expected a factory that takes \(shape, classes\) or nothing, found \(shape\)",
         ),
         (lambda: 3, ModelError, "gives a int; expected a torch.nn.Module"),
+        (lambda: {}["missing"], ModelError, r"cannot be built for shape \(1, 8, 8\): KeyError: 'missing'"),
+        (lambda: nn.Linear(-3, 10), ModelError, r"cannot be built for shape \(1, 8, 8\): RuntimeError: "),
+        (Says((1, 2)), ModelError, "gives a tuple; expected a tensor"),
+        (Says(KeyError("two\nlines")), ModelError, r"cannot take examples of shape \(1, 8, 8\): KeyError: 'two"),
     ],
 )
 def test_a_model_that_does_not_fit_is_one_line(model, error, message):
@@ -85,17 +119,45 @@ def test_a_model_that_does_not_fit_is_one_line(model, error, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", models.names())
-def test_the_head_is_the_last_linear_layer(name):
-    module = build(name, (3, 32, 32), 10, seed=0)
-    assert head_names(module) == ("head.weight", "head.bias")
-    assert dict(module.named_parameters())["head.weight"].shape[0] == 10
+def test_a_model_is_tried_on_the_batch_that_is_given():
+    embedding = nn.Embedding(7, 2)
+    with pytest.raises(ModelError, match="cannot take"):
+        build(embedding, (3,), 2, seed=0)  # zeros are floats
+    tokens = torch.tensor([[1, 2, 6]])
+    assert build(embedding, (3,), 2, seed=0, inputs=tokens, check=lambda outputs: None)
+    with pytest.raises(ModelError, match=r"gives \(1, 3, 2\) for 1 examples of shape \(3,\); expected \(1, 2\)"):
+        build(embedding, (3,), 2, seed=0, inputs=tokens)
+    with pytest.raises(ModelError, match=r"gives \(1, 3, 2\) for 1 examples of shape \(3,\); too many"):
+        build(embedding, (3,), 2, seed=0, inputs=tokens, check=lambda outputs: "too many")
 
 
-def test_normalisation_is_no_head():
-    assert head_names(nn.Sequential(nn.Linear(2, 2, bias=False), nn.BatchNorm1d(2))) == ("0.weight",)
+def test_a_task_says_whether_outputs_fit():
+    text, task = torch.zeros(2, 6, dtype=torch.int64), NextToken()
+    build(nn.Embedding(7, 7), (6,), 7, seed=0, inputs=text, check=lambda outputs: task.check_outputs(outputs, text, 7))
+    with pytest.raises(ModelError, match=r"gives \(2, 6, 8\) .*; expected outputs of shape \(2, 6, 7\)"):
+        check_model("mine", nn.Embedding(7, 8), text, lambda outputs: task.check_outputs(outputs, text, 7))
 
 
-def test_a_model_without_layers_has_no_head():
-    with pytest.raises(ModelError, match="expected a layer with a weight matrix"):
-        head_names(nn.ReLU())
+def test_several_inputs_are_tried_if_they_are_given():
+    assert isinstance(build(Pair, SHAPES, 2, seed=0), Pair)
+    assert build(Pair, SHAPES, 2, seed=0, inputs=PAIR)(**PAIR).shape == (4, 2)
+    with pytest.raises(ModelError, match=r"'Pair' cannot take examples of shapes table \(3,\): TypeError: .*'text'"):
+        build(Pair, SHAPES, 2, seed=0, inputs={"table": PAIR["table"]})
+    with pytest.raises(ModelError, match=r"'linear' takes one input, found shapes table \(3,\), text \(6,\)"):
+        build("linear", SHAPES, 2, seed=0)
+
+
+def test_lazy_layers_draw_their_weights_from_the_seed():
+    before = torch.get_rng_state()
+    one, two, other = (build(nn.Sequential(nn.Flatten(), nn.LazyLinear(10)), (1, 8, 8), 10, seed) for seed in (1, 1, 2))
+    assert torch.equal(vector(one), vector(two))
+    assert not torch.equal(vector(one), vector(other))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_trial_leaves_the_mode_alone():
+    module = Fixed()
+    check_model("mine", module, torch.zeros(2, 64), lambda outputs: None)
+    assert module.training
+    check_model("mine", module.eval(), torch.zeros(2, 64), lambda outputs: None)
+    assert not module.training

@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch.nn import functional as F
 
-from fedpace.client import Context, works
+from fedpace.client import Context, methods
 from fedpace.core import FlatModule
 from fedpace.data import load
 from fedpace.engine import Cohort, Serial, train
@@ -16,7 +16,7 @@ from fedpace.server import Schedule
 from tests.client.helpers import normed, shard
 from tests.engine import small
 
-METHODS = [name for name in works.names() if issubclass(works.get(name), Personal)]  # each has a preset of its name
+METHODS = [name for name in methods.names() if issubclass(methods.get(name), Personal)]  # each has a preset of its name
 STEPS = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "batch": 8, "epochs": 1}
 
 
@@ -24,7 +24,7 @@ class Client:
     """Its resident model, what it keeps from turn to turn, and what the server would send it."""
 
     def __init__(self, method, module=None, training=None):
-        self.module = method.prepare(copy.deepcopy(module or normed()))  # never trained
+        self.module = method.prepare(copy.deepcopy(module or normed()), seed=0)  # never trained
         self.method, self.training = method, training or shard()
         self.layout = method.layout(self.module)
         self.model = FlatModule(copy.deepcopy(self.module), self.layout)
@@ -58,9 +58,14 @@ def watched(method, **settings):
     seen = []
 
     class Watched(method):
-        def loss(self, module, inputs, labels, context):
-            seen.append((inputs, labels))
-            return super().loss(module, inputs, labels, context)
+        def loss_of(self, start, shard, context):
+            inner = super().loss_of(start, shard, context)
+
+            def loss(module, inputs, targets):
+                seen.append((inputs, targets))
+                return inner(module, inputs, targets)
+
+            return loss
 
     return Watched(**settings), seen
 

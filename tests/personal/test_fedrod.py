@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fedpace.client import LocalSGD, works
+from fedpace.client import LocalSGD, methods
 from fedpace.core import ModelError
 from fedpace.data import load
 from fedpace.personal import FedROD
@@ -130,4 +130,4 @@ class Bilinear(nn.Module):
 def test_a_head_that_is_not_linear_is_refused_in_one_line(name):
     message = r"^model 'Bilinear': expected a torch.nn.Linear as its head, .*, found a Bilinear \(head\)$"
     with pytest.raises(ModelError, match=message):
-        Client(works.get(name)(**STEPS), Bilinear(), shard())
+        Client(methods.get(name)(**STEPS), Bilinear(), shard())

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from fedpace.client import works
+from fedpace.client import methods
 
 from .bench import METHODS, STEPS, Client, noise
 
@@ -24,11 +24,16 @@ def watched(name):
     """A client of the method, and its tensors before each step."""
     seen = []
 
-    class Watched(works.get(name)):
-        def loss(self, module, inputs, labels, context):
-            if module is context.model.module:  # not a second model beside it
-                seen.append({key: tensor.detach().clone() for key, tensor in module.named_parameters()})
-            return super().loss(module, inputs, labels, context)
+    class Watched(methods.get(name)):
+        def loss_of(self, start, shard, context):
+            inner = super().loss_of(start, shard, context)
+
+            def loss(module, inputs, targets):
+                if module is context.model.module:  # not a second model beside it
+                    seen.append({key: tensor.detach().clone() for key, tensor in module.named_parameters()})
+                return inner(module, inputs, targets)
+
+            return loss
 
     return Client(Watched(**{**STEPS, "weight_decay": 0.1})), seen
 

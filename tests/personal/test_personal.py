@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from fedpace.aggregation import ConflictFree
-from fedpace.client import works
+from fedpace.client import methods
 from fedpace.core import ConfigError, ModelError
 from fedpace.data import load
 from fedpace.engine import Cohort, Listener, Processes, read_run
@@ -27,7 +27,7 @@ sharing = pytest.mark.parametrize("name", [name for name in METHODS if name != "
 
 
 def method(name, **changes):
-    return works.get(name)(**{**STEPS, "max_steps": 2, **changes})
+    return methods.get(name)(**{**STEPS, "max_steps": 2, **changes})
 
 
 def copied(tensors):
@@ -51,7 +51,7 @@ def test_only_what_is_shared_is_sent(runs, name):
     update, half = client.turn(), client.method.server_half(client.layout, 1)
     assert update.vector.shape == (client.layout.shared.size,)
     assert {key: tuple(t.shape) for key, t in update.extras.items()} == (half.expects if half else {})
-    module = client.method.prepare(small.module())
+    module = client.method.prepare(small.module(), seed=0)
     layout, half = client.method.layout(module), client.method.server_half(client.method.layout(module), 3)
     extras = sum(torch.Size(shape).numel() for shape in half.expects.values()) if half else 0
     assert runs(name).records[0]["bytes_up"] == 4 * 2 * (layout.shared.size + extras)
@@ -209,7 +209,7 @@ def test_clients_of_one_class_are_worth_a_warning(runs, name):
     "stage", [Stage(name="whole", sends="gradient"), Stage(name="whole", search=Annealing(k=1))], ids=lambda s: s.sends
 )
 def test_gradients_and_searches_need_a_model_without_personal_parts(name, stage):
-    module = method(name).prepare(small.module())
+    module = method(name).prepare(small.module(), seed=0)
     personal = method(name).layout(module).personal
     if not personal:
         assert run(method(name), schedule=Schedule(base=stage), rounds=1).records[0]["accuracy"] > 0
@@ -222,7 +222,7 @@ def test_gradients_and_searches_need_a_model_without_personal_parts(name, stage)
 @every
 def test_the_preset_has_the_numbers_of_pfllib(name):
     config = load_config(name)
-    assert isinstance(config.local, works.get(name))
+    assert isinstance(config.local, methods.get(name))
     assert (config.local.optimizer, config.local.lr, config.local.momentum) == ("sgd", 0.005, 0.0)
     assert (config.local.weight_decay, config.local.batch, config.local.epochs) == (0.0, 10, 1)
     assert config.local.max_steps is None or config.local.max_steps >= 10_000

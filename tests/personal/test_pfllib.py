@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fedpace.aggregation import Mean
-from fedpace.client import works
+from fedpace.client import methods
 from fedpace.core import derive
 from fedpace.data import load
 from fedpace.personal import Personal
@@ -36,10 +36,10 @@ SETTINGS = {  # beside those that all have; where we have a switch, it is PFLlib
 def method_on_recorded_batches(name):
     """The method, with batches from the file: by client, and by the names from which the seeds of phases derive."""
     settings = {"name": name, **SETTINGS.get(name, {})}
-    chosen = works.get(settings.pop("name"))
+    chosen = methods.get(settings.pop("name"))
 
     class Recorded(chosen):
-        def batches(self, shard, context):
+        def batches(self, shard, context, *, epochs=None, batch=None):
             number, phase = next(
                 (number, phase)
                 for number in range(pfllib.ROUNDS + 1)
@@ -47,8 +47,8 @@ def method_on_recorded_batches(name):
                 if context.seed == (number if phase == "train" else derive(number, phase))
             )
             examples = context.training
-            order = RECORDED[f"order.{context.client}.{number}.{phase}"][: self.epochs * len(examples)]
-            return map(examples.batch, order.split(self.batch))
+            order = RECORDED[f"order.{context.client}.{number}.{phase}"][: (epochs or self.epochs) * len(examples)]
+            return map(examples.batch, order.split(batch or self.batch))
 
     plain = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "max_steps": None}
     return Recorded(**plain, lr=pfllib.LR, batch=pfllib.BATCH, epochs=pfllib.EPOCHS, **settings)

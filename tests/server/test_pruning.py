@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.aggregation import Dampened, SignSum
+from fedpace.aggregation import Dampened, SignSum, Sums
 from fedpace.server import Pruner, Pruning, Schedule, ServerSGD, Stage
 
 from .helpers import LAYOUT, THETA, columns, exchange, server
@@ -107,6 +107,13 @@ def test_persistence_needs_consecutive_rounds():
         exchange(here, columns(first, *[AGREED] * 5), PRUNE)
         history.append((int(here.pruner.counters[0]), mask(here)[0]))
     assert history == [(1, 0), (2, 0), (0, 0), (1, 0), (2, 0), (3, 1)]
+
+
+def test_agreement_of_many_clients_is_no_conflict():
+    pruner, signs = Pruner(Pruning(), LAYOUT), SignSum(LAYOUT.size, 40_000)
+    Sums(torch.zeros(LAYOUT.size), torch.full((LAYOUT.size,), 40_000), 40_000, 1.0).count(signs)
+    pruner.count(signs, torch.ones(LAYOUT.size, dtype=torch.bool))
+    assert not pruner.counters.any()
 
 
 def test_counters_stop_at_255():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedpace.client._work import Context, works
+from fedpace.client._work import Context, methods
 from fedpace.client.sgd import LocalSGD
 from fedpace.core import FlatModule, Layout, ServerHalf, Tensors, Update
 from fedpace.data import Shard
@@ -13,7 +13,7 @@ from fedpace.data import Shard
 _MOMENTS = "moments"
 
 
-@works.register("common_adam")
+@methods.register("common_adam")
 class CommonAdam(LocalSGD):
     """Local training with Adam whose second moments all clients share, so that they measure steps alike (ours).
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from fedpace.client._work import ClientWork, Context, works
-from fedpace.core import Update
+from fedpace.core import Inputs, Update, call
 from fedpace.data import Shard
 
 BATCH = 100  # divides the usual 10,000 test images; larger batches leave the cache
@@ -27,10 +28,10 @@ class Evaluation(ClientWork):
         """Count correct answers in evaluation mode."""
         context.model.load(vector, context.buffers)
         positions = torch.arange(len(shard))[self.start : self.stop : self.step]
-        return answered(context.model.module.eval(), shard, positions, context.client)
+        return answered(partial(call, context.model.module.eval()), shard, positions, context.client)
 
 
-def answered(predict: Callable[[Tensor], Tensor], shard: Shard, positions: Tensor, client: int) -> Update:
+def answered(predict: Callable[[Inputs], Tensor], shard: Shard, positions: Tensor, client: int) -> Update:
     """Correct answers and summed loss of what ``predict`` says, from inputs to scores, about some examples."""
     correct, loss = 0, 0.0
     with torch.inference_mode():

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn import functional as F
 
 from fedpace.client._work import BatchedWork, Context, works
-from fedpace.core import Update
+from fedpace.core import Update, call
 from fedpace.data import Shard
 
 
@@ -23,8 +22,8 @@ class Gradient(BatchedWork):
         model = context.model
         model.load(vector, context.buffers)
         losses = []
-        for inputs, labels in self.batches(shard, context):
-            loss = F.cross_entropy(model.module(inputs), labels)
+        for inputs, targets in self.batches(shard, context):
+            loss = context.task.loss(call(model.module, inputs), targets)
             loss.backward()  # type: ignore[no-untyped-call]  # accumulates into model.gradient
             losses.append(loss.item())
         direction = model.gradient.div_(-len(losses))

@@ -5,17 +5,20 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor
 
-from fedpace.client._work import Context, works
-from fedpace.client.sgd import LocalSGD
+from fedpace.client._work import Context, methods
+from fedpace.client.sgd import Correction, LocalSGD
 
 
-@works.register("proximal")
+@methods.register("proximal")
 class Proximal(LocalSGD):
     """Local training of the loss plus (μ/2)‖θᵢ − θ‖² (Li et al., 2020). With μ = 0 it is FedAvg's."""
 
     mu: float = Field(0.01, ge=0, allow_inf_nan=False)
 
-    def correct(self, gradient: Tensor, here: Tensor, start: Tensor, context: Context) -> None:
+    def correction(self, start: Tensor, context: Context) -> Correction | None:
         """Add μ(θᵢ − θ)."""
-        if self.mu:
+
+        def correct(gradient: Tensor, here: Tensor) -> None:
             gradient.add_(here - start, alpha=self.mu)
+
+        return correct if self.mu else None

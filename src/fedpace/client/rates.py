@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import cos, pi
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
-from fedpace.core import Named, Registry
+from fedpace.core import Named, Registry, by_name
 
 
 class Rate(Named, ABC):
@@ -63,3 +64,38 @@ class Cosine(Rate):
     def factor(self, progress: float) -> float:
         """From 1 to ``end``."""
         return self.end + (1 - self.end) * (1 + cos(pi * progress)) / 2
+
+
+@rates.register("step")
+class Step(Rate):
+    """Times ``by`` from each of some moments on.
+
+    >>> [round(Step(at=(0.5, 0.75), by=0.1).factor(p), 3) for p in (0.0, 0.5, 0.8)]
+    [1.0, 0.1, 0.01]
+    """
+
+    at: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (0.5, 0.75)
+    by: float = Field(0.1, gt=0, le=1)
+
+    def factor(self, progress: float) -> float:
+        """A power of ``by``."""
+        return float(self.by ** sum(progress >= moment for moment in self.at))
+
+
+@rates.register("warm_up")
+class WarmUp(Rate):
+    """Rises evenly from ``start`` over the first ``share`` of the run, then goes on as another rate ``then`` does.
+
+    >>> [round(WarmUp(share=0.1, start=0.2, then="cosine").factor(p), 3) for p in (0.0, 0.05, 0.1, 1.0)]
+    [0.2, 0.6, 1.0, 0.01]
+    """
+
+    share: float = Field(0.1, gt=0, lt=1)
+    start: float = Field(0.1, gt=0, le=1)
+    then: SerializeAsAny[Annotated[Rate, by_name(rates, "constant")]] = Constant()
+
+    def factor(self, progress: float) -> float:
+        """Up to 1, then the other's from its beginning."""
+        if progress < self.share:
+            return self.start + (1 - self.start) * progress / self.share
+        return self.then.factor((progress - self.share) / (1 - self.share))

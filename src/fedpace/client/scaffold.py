@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fedpace.client._work import Context, works
+from fedpace.client._work import Context, methods
 from fedpace.client.gradient import Gradient
-from fedpace.client.sgd import LocalSGD
+from fedpace.client.sgd import Correction, LocalSGD
 from fedpace.core import Layout, ServerHalf, Update
 from fedpace.data import Shard
 
 _CONTROL = "control"
 
 
-@works.register("scaffold")
+@methods.register("scaffold")
 class Scaffold(LocalSGD):
     """Steps along ∇L − cᵢ + c, where cᵢ is the client's control variate and c their mean (Karimireddy et al., 2020).
 
@@ -34,14 +35,15 @@ class Scaffold(LocalSGD):
     """
 
     option: Literal["I", "II"] = "II"
-    optimizer: Literal["adam", "sgd"] = "sgd"
+    optimizer: str = "sgd"
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)
     weight_decay: float = Field(0.0, ge=0)
 
     @model_validator(mode="after")
     def _steps_are_gradients(self) -> Scaffold:
-        if self.option == "II" and (self.momentum or self.optimizer == "adam"):
-            found = "Adam" if self.optimizer == "adam" else f"momentum = {self.momentum:g}"
+        plain = self.optimizer == "sgd" and not self.momentum and self.clip is None and not self.options
+        if self.option == "II" and not plain:
+            found = f"momentum = {self.momentum:g}" if self.momentum else "clipping" if self.clip else self.optimizer
             raise ValueError(
                 f"option II takes the mean gradient from the way that was gone, (θ − y) / (K·lr), which is wrong with "
                 f"{found}: expected optimizer = 'sgd' with momentum = 0, or option = 'I'"
@@ -50,12 +52,10 @@ class Scaffold(LocalSGD):
 
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Train, then renew the client's control."""
-        zero = torch.zeros_like(vector)
-        common, own = context.extras.get(_CONTROL, zero), context.state.get(_CONTROL, zero)
-        drift = {**context.extras, "drift": common - own}
-        update = super().__call__(vector, shard, replace(context, extras=drift))
+        common, own = _controls(vector, context)
+        update = super().__call__(vector, shard, context)
         assert update.vector is not None  # training ends with a vector or an error
-        renewed = own - common - update.vector / (self.steps(shard) * self.lr)
+        renewed = own - common - update.vector / (ceil(self.steps(shard) / self.accumulate) * self.lr)
         if self.option == "I":
             buffers = None if update.buffers is None else update.buffers.clone()  # the next pass overwrites them
             gradient = Gradient(epochs=self.epochs, batch=self.batch, max_steps=self.max_steps)
@@ -64,13 +64,25 @@ class Scaffold(LocalSGD):
             renewed, update = -minus, replace(update, buffers=buffers)
         return replace(update, extras={_CONTROL: renewed - own}, state={_CONTROL: renewed})
 
-    def correct(self, gradient: Tensor, here: Tensor, start: Tensor, context: Context) -> None:
+    def correction(self, start: Tensor, context: Context) -> Correction:
         """Add c − cᵢ."""
-        gradient.add_(context.extras["drift"])
+        common, own = _controls(start, context)
+        drift = common - own
+
+        def correct(gradient: Tensor, here: Tensor) -> None:
+            gradient.add_(drift)
+
+        return correct
 
     def server_half(self, layout: Layout, population: int) -> ServerHalf:
         """The mean control c."""
         return _MeanControl(layout.size, population)
+
+
+def _controls(vector: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+    """The server's control and the client's own; before the first turn they are zero."""
+    zero = torch.zeros_like(vector)
+    return context.extras.get(_CONTROL, zero), context.state.get(_CONTROL, zero)
 
 
 class _MeanControl(ServerHalf):

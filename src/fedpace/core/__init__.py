@@ -1,5 +1,6 @@
 """Flat vectors and their layout, named seeds, typed settings and errors: what every room stands on."""
 
+from fedpace.core.devices import Device, Precision
 from fedpace.core.errors import (
     ClientError,
     ConfigError,
@@ -12,6 +13,7 @@ from fedpace.core.errors import (
 )
 from fedpace.core.flat import Buffers, FlatModule
 from fedpace.core.half import ServerHalf
+from fedpace.core.inputs import Inputs, call, part
 from fedpace.core.layout import Layout
 from fedpace.core.perturbation import Perturbation, Scaling, scalings
 from fedpace.core.seeds import derive, numpy_stream, torch_stream
@@ -24,13 +26,16 @@ __all__ = [
     "ClientError",
     "ConfigError",
     "DataError",
+    "Device",
     "FedpaceError",
     "FlatModule",
+    "Inputs",
     "Layout",
     "ModelError",
     "Named",
     "PartitionError",
     "Perturbation",
+    "Precision",
     "Registry",
     "RunFolderError",
     "Scaling",
@@ -39,12 +44,14 @@ __all__ = [
     "Tensors",
     "Update",
     "by_name",
+    "call",
     "derive",
     "did_you_mean",
     "first_error",
     "import_path",
     "numpy_stream",
     "parse",
+    "part",
     "scalings",
     "sketch",
     "torch_stream",

@@ -40,6 +40,10 @@ class FlatModule:
     per worker and serves every client, so a client costs one copy in and one subtraction out. A ``layout`` may declare
     some of the module's tensors personal.
 
+    Trainable parameters of any other type (float64, bfloat16) become float32, and so do the statistics of the same type
+    beside them in a layer. Frozen parameters and all other buffers keep type and value. A tensor that several layers
+    share is in the vector once, and they go on sharing it.
+
     >>> flat = FlatModule(nn.Linear(2, 1, bias=False))
     >>> _ = flat.vector.copy_(torch.tensor([1.0, 2.0]))
     >>> flat.module(torch.ones(1, 2)).item()
@@ -47,11 +51,12 @@ class FlatModule:
     """
 
     def __init__(self, module: nn.Module, layout: Layout | None = None) -> None:
-        self.module = module.float()
+        self.module = module
         self.layout = layout or Layout.of(module)
         self.vector = torch.empty(self.layout.size)
         self.gradient = torch.zeros(self.layout.size)
         parameters = dict(module.named_parameters())
+        _follow_parameters(module, [parameters[name] for name in self.layout.names])
         gradients = dict(self.layout.tensors(self.gradient))
         for name, view in self.layout.tensors(self.vector):
             view.copy_(parameters[name].data)
@@ -66,7 +71,10 @@ class FlatModule:
     def _flatten_buffers(self) -> Buffers:
         owners = [(owner, name, b) for owner in self.module.modules() for name, b in owner.named_buffers(recurse=False)]
         flat = {}
-        for dtype in (torch.float32, torch.int64):  # any other (a boolean mask) is no statistic and stays as it is
+        for dtype in (
+            torch.float32,
+            torch.int64,
+        ):  # any other (a boolean mask, a table in half precision) stays as it is
             chosen = [(o, n, b) for o, n, b in owners if b.dtype == dtype]
             flat[dtype] = torch.empty(sum(b.numel() for _, _, b in chosen), dtype=dtype)
             start = 0
@@ -99,3 +107,13 @@ class FlatModule:
     def state_dict(self) -> dict[str, Tensor]:
         """The module's state as independent contiguous tensors, for saving."""
         return {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+
+
+def _follow_parameters(module: nn.Module, trainable: list[nn.Parameter]) -> None:
+    """Statistics become float32 with their layer's parameters: BatchNorm refuses to mix float32 and float64."""
+    converted = {id(parameter) for parameter in trainable if parameter.dtype != torch.float32}
+    for owner in module.modules():
+        types = {p.dtype for p in owner.parameters(recurse=False) if id(p) in converted}
+        for name, buffer in list(owner.named_buffers(recurse=False)):
+            if buffer.dtype in types:
+                setattr(owner, name, buffer.float())

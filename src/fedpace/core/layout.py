@@ -10,6 +10,8 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from fedpace.core.errors import ModelError
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -28,9 +30,13 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """The layout of a module's trainable parameters."""
-        trainable = [(name, tuple(p.shape)) for name, p in module.named_parameters() if p.requires_grad]
-        return cls(tuple(name for name, _ in trainable), tuple(shape for _, shape in trainable))
+        """The layout of a module's trainable parameters; a tensor that several layers share is there once."""
+        trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        if unfit := [name for name, p in trainable.items() if p.is_complex()]:
+            raise ModelError(
+                f"parameter '{unfit[0]}': expected real numbers, found complex ones; keep them as two tensors"
+            )
+        return cls(tuple(trainable), tuple(tuple(p.shape) for p in trainable.values()))
 
     @cached_property
     def slices(self) -> dict[str, slice]:

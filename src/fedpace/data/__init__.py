@@ -3,10 +3,11 @@
 from fedpace.data._arrays import Pair
 from fedpace.data._load import load
 from fedpace.data.data import Data
-from fedpace.data.dataset import Dataset
-from fedpace.data.federation import Federation, Shard
+from fedpace.data.dataset import Column, Dataset
+from fedpace.data.federation import Batch, Federation, Shard, kind_of_targets
 from fedpace.data.partitions import (
     Assignment,
+    By,
     ClassesPerClient,
     Dirichlet,
     DirichletHsu,
@@ -26,8 +27,11 @@ from fedpace.data.sources import Source, sources
 
 __all__ = [
     "Assignment",
+    "Batch",
+    "By",
     "ClassesPerClient",
     "Coloured",
+    "Column",
     "Data",
     "Dataset",
     "Dirichlet",
@@ -49,6 +53,7 @@ __all__ = [
     "Source",
     "Writers",
     "counts_table",
+    "kind_of_targets",
     "load",
     "partitions",
     "save_counts_figure",

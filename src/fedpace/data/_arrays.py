@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,37 @@ from torch import Tensor
 from fedpace.core import DataError
 from fedpace.data._encode import encode
 from fedpace.data.data import Data
-from fedpace.data.dataset import Array, Dataset
+from fedpace.data.dataset import Array, Arrays, Dataset
 
 Pair = tuple[Any, Any]
 
 
 def from_arrays(train: Pair, test: Pair | None = None) -> Data:
-    """Data of pairs ``(inputs, labels)``, each a numpy array, a torch tensor or a list."""
+    """Data of pairs ``(inputs, targets)``, each a numpy array, a torch tensor or a list.
+
+    Inputs may be several by name. Targets that are floats are numbers to predict, others are classes.
+    """
     pairs = [train] if test is None else [train, test]
     for pair in pairs:
         if len(pair) != 2:
             raise DataError(f"arrays: expected a pair (inputs, labels), found {len(pair)} parts")
-    labels, classes = encode("labels", [_array(labels) for _, labels in pairs])
-    inputs = [_inputs(_array(inputs)) for inputs, _ in pairs]
-    return Data("arrays", *(Dataset(x, y, classes) for x, y in zip(inputs, labels, strict=True)))
+    targets, classes = _targets([_array(targets) for _, targets in pairs])
+    inputs = [_all_inputs(inputs) for inputs, _ in pairs]
+    return Data("arrays", *(Dataset(x, y, classes) for x, y in zip(inputs, targets, strict=True)))
+
+
+def _targets(columns: list[Array]) -> tuple[list[Array], tuple[str, ...]]:
+    """Floats are numbers and have no classes; anything else names classes."""
+    if all(np.issubdtype(column.dtype, np.floating) for column in columns):
+        return [column.astype(np.float32, copy=False) for column in columns], ()
+    found, classes = encode("labels", columns)
+    return list(found), classes
+
+
+def _all_inputs(inputs: Any) -> Arrays:
+    if isinstance(inputs, Mapping):
+        return {name: _inputs(_array(values)) for name, values in inputs.items()}
+    return _inputs(_array(inputs))
 
 
 def _array(values: Any) -> Array:
@@ -31,9 +49,11 @@ def _array(values: Any) -> Array:
 
 
 def _inputs(inputs: Array) -> Array:
-    """Floats in single precision, bytes as images with their channels last."""
+    """Floats in single precision, bytes as images with their channels last, other integers as tokens."""
     if np.issubdtype(inputs.dtype, np.floating):
         return inputs.astype(np.float32, copy=False)
+    if inputs.dtype != np.uint8 and np.issubdtype(inputs.dtype, np.integer):
+        return inputs.astype(np.int64, copy=False)
     if inputs.ndim == 3:
         return inputs[..., None]
     channels_first = inputs.ndim == 4 and inputs.shape[1] in (1, 3) and inputs.shape[3] not in (1, 3)

@@ -13,7 +13,7 @@ import numpy as np
 from fedpace.core import ConfigError, DataError, PartitionError, numpy_stream, parse
 from fedpace.data._names import listed
 from fedpace.data.dataset import Dataset, Indices
-from fedpace.data.federation import Federation, Shard
+from fedpace.data.federation import Federation, Shard, kind_of_targets
 from fedpace.data.partitions import Assignment, Partition, partitions
 from fedpace.data.shifts import Shift, shifts
 
@@ -34,7 +34,7 @@ class Data:
 
     def __post_init__(self) -> None:
         if self.test is not None:
-            for what in ("classes", "shape"):
+            for what in ("classes", "shape", "vocabulary"):
                 train, test = getattr(self.train, what), getattr(self.test, what)
                 if train != test:
                     raise DataError(f"data '{self.name}': train and test differ in {what}: {train} and {test}")
@@ -43,7 +43,7 @@ class Data:
         test = "no test set" if self.test is None else f"{len(self.test)} test examples"
         domains = f", domains {listed(self.train.domain_names)}" if self.train.domain_names else ""
         return (
-            f"Data('{self.name}': {len(self.train)} training examples, {test}, {len(self.train.classes)} classes, "
+            f"Data('{self.name}': {len(self.train)} training examples, {test}, {kind_of_targets(self.train)}, "
             f"shape {self.train.shape}{domains})"
         )
 
@@ -80,8 +80,7 @@ class Data:
 
     def _dealt(self, partition: Partition, rng: np.random.Generator) -> Federation:
         name = f"{self.name}/{partition.registered_name()}"
-        merged = partition.pool == "all" or partition.test_share > 0
-        pool, test = (self._merged, None) if merged else self._split
+        pool, test = (self._merged, None) if partition.merges else self._split
         if partition.limit is not None and partition.limit < len(pool):
             pool = pool.take(np.sort(rng.choice(len(pool), partition.limit, replace=False)))
         dealt = partition.assign(pool, rng)
@@ -103,7 +102,9 @@ class Data:
 
 def hold_out(dataset: Dataset, stream: str) -> tuple[Dataset, Dataset]:
     """Split off a fifth of each class; ``stream`` names the randomness, which does not depend on the run's seed."""
-    held = [indices[: round(HELD_OUT * len(indices))] for indices in dataset.by_class(numpy_stream(0, stream))]
+    rng = numpy_stream(0, stream)
+    groups = dataset.by_class(rng) if dataset.classes else [rng.permutation(len(dataset))]
+    held = [indices[: round(HELD_OUT * len(indices))] for indices in groups]
     test = np.sort(np.concatenate(held))
     if not len(test):
         raise DataError(f"{len(dataset)} examples are too few to hold out a test set; bring a test set or more data")

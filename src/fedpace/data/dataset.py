@@ -1,53 +1,74 @@
-"""Labelled examples."""
+"""Examples with their targets."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpace.core import DataError
+from fedpace.core import DataError, did_you_mean
 from fedpace.data._names import listed
 
 Array = NDArray[Any]
+Arrays = Array | Mapping[str, Array]
 Indices = NDArray[np.int64]
+Shape = tuple[int, ...] | dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A name for each example, such as its hospital: ``values`` index ``names``."""
+
+    values: Indices
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Labelled examples, resident or memory-mapped.
+    """Examples, resident or memory-mapped.
 
-    ``inputs`` are uint8 images (n × height × width × channels), or float32 arrays (n × anything) that are taken as they
-    are. ``labels`` index ``classes``; ``domains``, where the data have them, index ``domain_names``.
+    ``inputs`` are uint8 images (n × height × width × channels), float32 arrays (n × anything) that are taken as they
+    are, int64 tokens, which stay integers, or several of these by name. ``targets`` are one class per example, which
+    index ``classes``; or, where there are no classes, float32 numbers (one or a row per example), or int64 rows of
+    tokens, of which ``vocabulary`` names each. ``domains``, where the data have them, index ``domain_names``; further
+    ``columns`` say where an example comes from.
 
     >>> Dataset(np.zeros((2, 8, 8, 1), np.uint8), np.array([0, 1]), ("cat", "dog")).shape
     (1, 8, 8)
     """
 
-    inputs: Array
-    labels: Indices
-    classes: tuple[str, ...]
+    inputs: Arrays
+    targets: Array
+    classes: tuple[str, ...] = ()
     domains: Indices | None = None
     domain_names: tuple[str, ...] = ()
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    vocabulary: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        images = self.inputs.dtype == np.uint8 and self.inputs.ndim == 4
-        floats = self.inputs.dtype == np.float32 and self.inputs.ndim > 1
-        if not (images or floats):
-            raise DataError(
-                "inputs: expected uint8 images (n × height × width × channels) or float32 arrays (n × ...), "
-                f"found {self.inputs.dtype} of shape {self.inputs.shape}; convert them with astype or reshape"
-            )
-        self._check_indices("labels", self.labels, self.classes)
+        for name, array in self._named_inputs().items():
+            _check_input(name, array)
+        if len(lengths := {len(array) for array in self._named_inputs().values()}) > 1:
+            raise DataError(f"inputs: expected as many examples of each, found {listed(sorted(lengths))}")
+        if self.classes:
+            self._check_indices("labels", self.targets, self.classes)
+        else:
+            self._check_numbers()
         if self.domains is not None:
             self._check_indices("domains", self.domains, self.domain_names)
         elif self.domain_names:
             raise DataError(f"domains: expected one per example ({len(self)}), found none beside their names")
+        for name, column in self.columns.items():
+            self._check_indices(f"column '{name}'", column.values, column.names)
+
+    def _named_inputs(self) -> Mapping[str, Array]:
+        return self.inputs if isinstance(self.inputs, Mapping) else {"inputs": self.inputs}
 
     def _check_indices(self, what: str, values: Indices, names: tuple[str, ...]) -> None:
-        if values.shape != self.inputs.shape[:1]:
+        if values.shape != (len(self),):
             raise DataError(f"{what}: expected one per example ({len(self)}), found an array of shape {values.shape}")
         if len(values) and (values.min() < 0 or values.max() >= len(names)):
             raise DataError(
@@ -55,36 +76,114 @@ class Dataset:
                 "number them from 0 and name all of them"
             )
 
+    def _check_numbers(self) -> None:
+        kind = self.targets.dtype
+        if len(self.targets) != len(self) or kind not in (np.float32, np.int64):
+            raise DataError(
+                f"targets: expected float32 numbers or int64 tokens for each of {len(self)} examples, found {kind} of "
+                f"shape {self.targets.shape}"
+            )
+        if kind == np.float32 and not np.isfinite(self.targets).all():
+            raise DataError("targets: expected numbers, found NaN or infinity; leave these examples out")
+
     def __len__(self) -> int:
-        return len(self.inputs)
+        return len(next(iter(self._named_inputs().values())))
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """One example's shape as a model sees it: channels first for images."""
-        if self.inputs.dtype == np.uint8:
-            height, width, channels = self.inputs.shape[1:]
-            return channels, height, width
-        return self.inputs.shape[1:]
+    def labels(self) -> Indices:
+        """The targets where they are classes; other data cannot be dealt by class."""
+        if not self.classes:
+            raise DataError("the targets are no classes: deal the examples with 'iid', 'quantity' or 'by'")
+        return self.targets
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs a model needs: one per class, per number, or per token of the vocabulary."""
+        if self.classes or self.vocabulary:
+            return len(self.classes or self.vocabulary)
+        return int(np.prod(self.targets.shape[1:], dtype=int))
+
+    @property
+    def shape(self) -> Shape:
+        """One example's shape as a model sees it: channels first for images; of several inputs, each one's."""
+        shapes = {name: _shape(array) for name, array in self._named_inputs().items()}
+        return shapes if isinstance(self.inputs, Mapping) else shapes["inputs"]
+
+    def column(self, name: str) -> Column:
+        """Where examples come from; an unknown name is an error that names the nearest one."""
+        known = dict(self.columns)
+        if self.domains is not None:
+            known.setdefault("domain", Column(self.domains, self.domain_names))
+        if name not in known:
+            raise DataError(f"unknown column '{name}'; {did_you_mean(name, known)}")
+        return known[name]
 
     def by_class(self, rng: np.random.Generator) -> list[Indices]:
         """The indices of each class, shuffled."""
-        return [rng.permutation(np.flatnonzero(self.labels == label)) for label in range(len(self.classes))]
+        labels = self.labels
+        return [rng.permutation(np.flatnonzero(labels == label)) for label in range(len(self.classes))]
 
     def take(self, indices: Indices) -> Dataset:
         """A copy of the examples at ``indices``."""
-        domains = None if self.domains is None else self.domains[indices]
-        return replace(self, inputs=self.inputs[indices], labels=self.labels[indices], domains=domains)
+        return replace(
+            self,
+            inputs=taken(self.inputs, indices),
+            targets=self.targets[indices],
+            domains=None if self.domains is None else self.domains[indices],
+            columns={name: Column(column.values[indices], column.names) for name, column in self.columns.items()},
+        )
 
     def joined(self, other: Dataset) -> Dataset:
         """A copy of these examples followed by those of ``other``."""
-        for what in ("classes", "domain_names", "shape"):
-            mine, theirs = getattr(self, what), getattr(other, what)
-            if mine != theirs:
+        mine, theirs = self._joins(), other._joins()
+        for what in mine:
+            if mine[what] != theirs[what]:
                 raise DataError(
-                    f"train and test set cannot be merged: they differ in {what}: {listed(mine)} and {listed(theirs)}"
+                    f"train and test set cannot be merged: they differ in {what}: {listed(mine[what])} and "
+                    f"{listed(theirs[what])}"
                 )
+        both = (self._named_inputs(), other._named_inputs())
+        inputs = {name: np.concatenate([side[name] for side in both]) for name in both[0]}
         domains = None
         if self.domains is not None and other.domains is not None:  # both or neither, by their names
             domains = np.concatenate([self.domains, other.domains])
-        inputs = np.concatenate([self.inputs, other.inputs])
-        return replace(self, inputs=inputs, labels=np.concatenate([self.labels, other.labels]), domains=domains)
+        return replace(
+            self,
+            inputs=inputs if isinstance(self.inputs, Mapping) else inputs["inputs"],
+            targets=np.concatenate([self.targets, other.targets]),
+            domains=domains,
+            columns={
+                name: Column(np.concatenate([column.values, other.columns[name].values]), column.names)
+                for name, column in self.columns.items()
+            },
+        )
+
+    def _joins(self) -> dict[str, Any]:
+        """What two data sets must have in common to be one."""
+        columns = {name: column.names for name, column in self.columns.items()}
+        kinds = {"classes": self.classes, "domain_names": self.domain_names, "shape": self.shape}
+        return {**kinds, "columns": columns, "vocabulary": self.vocabulary}
+
+
+def taken(inputs: Arrays, indices: Indices) -> Arrays:
+    """Some examples of one input or of several; always a copy."""
+    if isinstance(inputs, Mapping):
+        return {name: array[indices] for name, array in inputs.items()}
+    return inputs[indices]
+
+
+def _check_input(name: str, array: Array) -> None:
+    images = array.dtype == np.uint8 and array.ndim == 4
+    numbers = array.dtype in (np.float32, np.int64) and array.ndim > 1
+    if not (images or numbers):
+        raise DataError(
+            f"{name}: expected uint8 images (n × height × width × channels), or float32 or int64 arrays (n × ...), "
+            f"found {array.dtype} of shape {array.shape}; convert them with astype or reshape"
+        )
+
+
+def _shape(array: Array) -> tuple[int, ...]:
+    if array.dtype != np.uint8:
+        return array.shape[1:]
+    height, width, channels = array.shape[1:]
+    return channels, height, width

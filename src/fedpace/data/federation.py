@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedpace.core import PartitionError, derive
-from fedpace.data.dataset import Array, Dataset, Indices
+from fedpace.core import Inputs, PartitionError, derive
+from fedpace.data.dataset import Array, Arrays, Dataset, Indices, Shape, taken
 from fedpace.data.shifts import Mechanism, Setting, Shift
+
+
+class Batch(NamedTuple):
+    """Some examples as tensors."""
+
+    inputs: Inputs
+    targets: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,39 +37,46 @@ class Shard:
         return len(self.indices)
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """One example's shape as a model sees it."""
         shape = self.dataset.shape
-        return shape if self.mechanism is None else self.mechanism.shape(shape)
+        return shape if self.mechanism is None or isinstance(shape, dict) else self.mechanism.shape(shape)
 
     @property
     def labels(self) -> Indices:
-        """The labels of this shard, in its order."""
+        """The classes of this shard's examples, in its order."""
         return self.dataset.labels[self.indices]
 
-    def batch(self, positions: Tensor | Array | slice) -> tuple[Tensor, Tensor]:
-        """Inputs (float32) and labels (int64) at ``positions`` of this shard.
+    @property
+    def targets(self) -> Array:
+        """The targets of this shard's examples, in its order."""
+        found: Array = self.dataset.targets[self.indices]
+        return found
+
+    def batch(self, positions: Tensor | Array | slice) -> Batch:
+        """Inputs and targets at ``positions`` of this shard. Integers stay integers.
 
         Images become (x/255 - 0.5) / 0.5, in channels_last memory. The constants are fixed (PFLlib's convention): in a
         federation nobody knows the mean and deviation of the pooled data.
         """
-        arrays, numbers = self.arrays(positions)
-        inputs, labels = torch.from_numpy(arrays), torch.from_numpy(numbers)
-        if inputs.dtype == torch.uint8:
-            inputs = inputs.float().mul_(2 / 255).sub_(1).permute(0, 3, 1, 2)
-        return inputs, labels
+        arrays, targets = self.arrays(positions)
+        if isinstance(arrays, Mapping):
+            return Batch({name: _tensor(array) for name, array in arrays.items()}, torch.from_numpy(targets))
+        return Batch(_tensor(arrays), torch.from_numpy(targets))
 
-    def arrays(self, positions: Tensor | Array | slice) -> tuple[Array, Indices]:
-        """Inputs as the data set has them, but shifted, and labels at ``positions`` of this shard."""
+    def arrays(self, positions: Tensor | Array | slice) -> tuple[Arrays, Array]:
+        """Inputs as the data set has them, but shifted, and targets at ``positions`` of this shard."""
         indices = self.indices[positions if isinstance(positions, slice) else np.asarray(positions)]
         # Indexing with an array copies, so torch never sees the read-only memory of a mapped file.
-        inputs, labels = self.dataset.inputs[indices], self.dataset.labels[indices]
-        if self.mechanism is not None:
-            inputs = np.ascontiguousarray(self.mechanism(inputs, labels, indices))
-        return inputs, labels
+        inputs, targets = taken(self.dataset.inputs, indices), self.dataset.targets[indices]
+        if self.mechanism is not None and not isinstance(inputs, Mapping):
+            inputs = np.ascontiguousarray(self.mechanism(inputs, targets, indices))
+        return inputs, targets
 
     def class_counts(self) -> Indices:
-        """How many examples of each class there are."""
+        """How many examples of each class there are; where there are no classes, how many examples."""
+        if not self.dataset.classes:
+            return np.array([len(self)])
         return np.bincount(self.labels, minlength=len(self.dataset.classes))
 
 
@@ -95,9 +111,9 @@ class Federation:
             if not len(test):
                 raise PartitionError(f"client '{name}' has no test examples; use fewer clients or a larger test_share")
         _check_disjoint(self.clients)
-        shapes = {shard.shape for shard in (*self.clients, *tests, self.test)}
+        shapes = {str(shard.shape) for shard in (*self.clients, *tests, self.test)}
         if len(shapes) > 1:
-            raise PartitionError(f"expected examples of one shape, found {', '.join(map(str, sorted(shapes)))}")
+            raise PartitionError(f"expected examples of one shape, found {', '.join(sorted(shapes))}")
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -105,7 +121,12 @@ class Federation:
         return self.test.dataset.classes
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def outputs(self) -> int:
+        """How many outputs a model needs."""
+        return self.test.dataset.outputs
+
+    @property
+    def shape(self) -> Shape:
         """One example's shape as a model sees it."""
         return self.test.shape
 
@@ -113,7 +134,7 @@ class Federation:
         return len(self.clients)
 
     def counts(self) -> Indices:
-        """Training examples, clients × classes."""
+        """Training examples, clients × classes; of all kinds together where there are no classes."""
         return np.stack([shard.class_counts() for shard in self.clients])
 
     def shifted(self, shift: Shift, seed: int = 0) -> Federation:
@@ -140,7 +161,7 @@ class Federation:
         digest = blake2b(repr((self.classes, self.shape, self.client_names)).encode(), digest_size=16)
         for shard in (*self.clients, *(self.client_tests or ()), self.test):
             digest.update(len(shard).to_bytes(8, "little"))
-            digest.update(np.ascontiguousarray(shard.indices).tobytes() + np.ascontiguousarray(shard.labels).tobytes())
+            digest.update(np.ascontiguousarray(shard.indices).tobytes() + np.ascontiguousarray(shard.targets).tobytes())
             digest.update(np.ascontiguousarray(shard.dataset.inputs[shard.indices[0]]).tobytes())
             if shard.mechanism is not None:
                 digest.update(repr(shard.mechanism).encode())
@@ -150,16 +171,23 @@ class Federation:
         examples = sum(map(len, self.clients))
         return (
             f"Federation('{self.name}': {len(self)} clients with {examples} examples, {len(self.test)} test examples, "
-            f"{len(self.classes)} classes, shape {self.shape})"
+            f"{kind_of_targets(self.test.dataset)}, shape {self.shape})"
         )
 
     def _repr_html_(self) -> str:
-        header = "".join(f"<th>{escape(cell)}</th>" for cell in ("client", *self.classes))
+        header = "".join(f"<th>{escape(cell)}</th>" for cell in ("client", *(self.classes or ("examples",))))
         rows = (
             f"<tr><th>{escape(name)}</th>{''.join(f'<td>{count}</td>' for count in counts)}</tr>"
             for name, counts in zip(self.client_names, self.counts(), strict=True)
         )
         return f"<p>{escape(repr(self))}</p><table><tr>{header}</tr>{''.join(rows)}</table>"
+
+
+def kind_of_targets(dataset: Dataset) -> str:
+    """What is to be learnt, in words."""
+    if dataset.classes:
+        return f"{len(dataset.classes)} classes"
+    return f"{len(dataset.vocabulary)} tokens" if dataset.vocabulary else f"{dataset.outputs} number(s) to predict"
 
 
 def _check_disjoint(shards: tuple[Shard, ...]) -> None:
@@ -177,3 +205,10 @@ def _check_disjoint(shards: tuple[Shard, ...]) -> None:
         times = np.bincount(indices)
         if times.max() > 1:
             raise PartitionError(f"example {times.argmax()} is used {times.max()} times; each belongs to one client")
+
+
+def _tensor(array: Array) -> Tensor:
+    tensor = torch.from_numpy(array)
+    if tensor.dtype == torch.uint8:
+        tensor = tensor.float().mul_(2 / 255).sub_(1).permute(0, 3, 1, 2)
+    return tensor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,8 @@ def save_examples_figure(federation: Federation, path: str | Path) -> None:
     Shown is the first image of a class that a client holds (of very many clients and classes, evenly spaced ones).
     """
     path = _picture_path(path)
-    if federation.test.dataset.inputs.dtype != np.uint8 or federation.shape[0] not in (1, 3):
+    inputs, shape = federation.test.dataset.inputs, federation.shape
+    if isinstance(inputs, Mapping) or inputs.dtype != np.uint8 or isinstance(shape, dict) or shape[0] not in (1, 3):
         raise DataError(f"'{federation.name}': expected images with 1 or 3 channels, found shape {federation.shape}")
     clients, classes = _evenly(len(federation), MOST_PICTURES), _evenly(len(federation.classes), MOST_PICTURES)
     shards = [*(federation.clients[client] for client in clients), federation.test]

@@ -6,9 +6,10 @@ from fedpace.engine.executors import Execution, Executor, Processes, Serial, cor
 from fedpace.engine.folder import IRRELEVANT, RunFolder, read_rounds, read_run
 from fedpace.engine.measuring import Measuring
 from fedpace.engine.training import Outcome, Plan, Training, one_thread, train
-from fedpace.engine.worker import Task, Worker
+from fedpace.engine.worker import CLASSIFICATION, Task, Worker
 
 __all__ = [
+    "CLASSIFICATION",
     "IRRELEVANT",
     "Cohort",
     "Execution",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from fedpace.client import ClientWork
+from fedpace.client import Method
 from fedpace.core import ConfigError, DataError, Layout
 from fedpace.data import Federation
 from fedpace.server import Schedule
+from fedpace.tasks import Task
 
 
-def check_personal(local: ClientWork, schedule: Schedule, federation: Federation, layout: Layout) -> None:
+def check_personal(local: Method, schedule: Schedule, federation: Federation, layout: Layout) -> None:
     """Personal models need tests of their own, and are not what gradients and searches are about."""
-    if local.evaluation() is not None and federation.client_tests is None:
+    if local.personal and federation.client_tests is None:
         raise ConfigError(
             f"'{local.registered_name()}' gives each client a model of its own, to be measured on its own test "
             "examples: expected data.partition.test_share above 0, found 0"
@@ -24,14 +25,22 @@ def check_personal(local: ClientWork, schedule: Schedule, federation: Federation
             )
 
 
-def check_classes(local: ClientWork, federation: Federation) -> list[str]:
+def check_task(local: Method, task: Task) -> None:
+    """Refuse a task that a method cannot learn."""
+    reason = local.unfit_for(task)
+    if reason is not None:
+        name = local.registered_name()
+        raise ConfigError(f"'{name}' cannot learn the task '{task.registered_name()}': {reason}; choose another method")
+
+
+def check_classes(local: Method, federation: Federation) -> list[str]:
     """Refuse data of one class; a warning if that is all that some clients with a model of their own have."""
     counts = federation.counts()
     classes = [name for name, held in zip(federation.classes, counts.sum(axis=0), strict=True) if held]
     if len(classes) == 1:
         raise DataError(f"{federation.name}: expected two classes or more, found only '{classes[0]}'")
     number = sum(int((own > 0).sum()) == 1 for own in counts)
-    if not number or local.evaluation() is None:
+    if not number or not local.personal:
         return []
     whom = f"{number} of {len(federation)} clients train"
     return [f"{whom} on one class only: to answer it always is all that their models can learn"]

@@ -15,29 +15,31 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedpace.client import ClientWork, Gradient, LocalSGD, Probe
+from fedpace.client import ClientWork, Gradient, LocalSGD, Method, Probe
 from fedpace.core import Buffers, ClientError, FlatModule, Tensors, Update, derive
 from fedpace.data import Federation
-from fedpace.engine.checks import check_classes, check_personal
+from fedpace.engine.checks import check_classes, check_personal, check_task
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.events import Listener, Record
 from fedpace.engine.executors import Execution, Executor, Processes
 from fedpace.engine.folder import RunFolder, Upgrade
 from fedpace.engine.measuring import Measuring, collect
 from fedpace.engine.states import ClientStates
-from fedpace.engine.worker import Task
+from fedpace.engine.worker import CLASSIFICATION, Task
 from fedpace.server import BufferPolicy, ExchangeReport, Guard, Schedule, Server, Stage, traffic
 from fedpace.server.annealing import Path as ProbePath
+from fedpace.tasks import Task as Problem
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that defines a run, apart from data and model. ``local`` is what clients do when they send updates."""
+    """Everything that defines a run, apart from data and model. ``local`` is the method by which clients train."""
 
     schedule: Schedule = field(default_factory=Schedule)
     rounds: int = 50
     seed: int = 0
-    local: ClientWork = field(default_factory=LocalSGD)
+    local: Method = field(default_factory=LocalSGD)
+    problem: Problem = CLASSIFICATION
     gradient: ClientWork = field(default_factory=Gradient)
     cohort: Cohort = field(default_factory=Cohort)
     guard: Guard = field(default_factory=Guard)
@@ -67,8 +69,10 @@ def train(
     listeners: Sequence[Listener] = (),
 ) -> Outcome:
     """Run a plan. With a folder every finished round is safe on disk; ``resume`` goes on as if never interrupted."""
-    module = plan.local.prepare(module)
-    with one_thread(), plan.executor.start(module, federation, plan.local.layout(module)) as execution:
+    check_task(plan.local, plan.problem)
+    module = plan.local.prepare(module, plan.seed)
+    layout = plan.local.layout(module)
+    with one_thread(), plan.executor.start(module, federation, layout, plan.problem) as execution:
         training = Training(module, federation, plan, execution, listeners)
         return training.run(RunFolder(folder) if folder is not None else None, resume=resume)
 
@@ -267,18 +271,25 @@ class Training:
     def _evaluate(self, round: int, cohort: Sequence[int]) -> Record:
         if not self.plan.measuring.due(round, self.plan.rounds):
             return {"accuracy": None, "loss": None, "client_accuracy": {}}
-        own = self.plan.local.evaluation()
-        if own is None:
+        personal = self.plan.local.personal
+        if not personal:
             tasks = self.plan.measuring.tasks(self.federation, cohort, self._state)
         else:
             seeds = (self._seed("evaluation", round, client) for client in range(len(self.federation)))
             tasks = [
-                Task(client, own, seed, on="client_test", state=self._state(client), extras=self._sent_to(client))
+                Task(
+                    client,
+                    self.plan.local.evaluation(),
+                    seed,
+                    on="client_test",
+                    state=self._state(client),
+                    extras=self._sent_to(client),
+                )
                 for client, seed in enumerate(seeds)
             ]
         answers = self._execution.run(tasks, *self._model_now, self.server.extras(self.plan.schedule.stage(round)))
         on = "train" if self.federation.client_tests is None else "test"
-        measured = collect(zip(tasks, answers, strict=True), personal=own is not None)
+        measured = collect(zip(tasks, answers, strict=True), personal=personal)
         return {**measured, "client_accuracy_on": on}
 
     def _open(self, folder: RunFolder | None, *, resume: bool) -> list[Record]:

@@ -12,7 +12,10 @@ from torch import Tensor, nn
 from fedpace.client import ClientWork, Context
 from fedpace.core import Buffers, FlatModule, Layout, Tensors, Update, derive
 from fedpace.data import Federation, Shard
+from fedpace.tasks import Classification
+from fedpace.tasks import Task as Problem
 
+CLASSIFICATION = Classification()
 _FLOATS, _INTEGERS = "buffers.floats", "buffers.integers"
 
 
@@ -32,8 +35,11 @@ class Task:
 class Worker:
     """Holds the model and the clients' data, and answers tasks. A client's mistake becomes a failed update."""
 
-    def __init__(self, module: nn.Module, federation: Federation, layout: Layout | None = None) -> None:
+    def __init__(
+        self, module: nn.Module, federation: Federation, layout: Layout | None = None, problem: Problem = CLASSIFICATION
+    ) -> None:
         self.model = FlatModule(module, layout)
+        self._problem = problem
         self._federation = federation
 
     def answer(self, task: Task, vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]) -> Update:
@@ -41,7 +47,7 @@ class Worker:
         own = Buffers(task.state[_FLOATS], task.state[_INTEGERS]) if _FLOATS in task.state else buffers
         training = self._federation.clients[task.client] if task.client >= 0 else None
         extras = {**extras, **task.extras}
-        context = Context(self.model, own, task.client, task.seed, extras, task.state, training)
+        context = Context(self.model, own, task.client, task.seed, extras, task.state, training, self._problem)
         torch.manual_seed(derive(task.seed, "torch"))  # dropout and the like in the user's model
         try:
             update = task.work(vector, self._shard(task), context)

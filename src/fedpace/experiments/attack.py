@@ -75,7 +75,7 @@ def _restored(
     """Config, data and trained model of a finished run, as far as they are what they were."""
     run = read_run(folder)
     config = parse_config(run["config"], str(folder))
-    if config.local.evaluation() is not None:
+    if config.local.personal:
         name = config.local.registered_name()
         raise RunFolderError(f"{folder}: '{name}' gives each client a model of its own: no global model to attack")
     if not RunFolder(folder).complete:

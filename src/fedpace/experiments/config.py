@@ -1,4 +1,4 @@
-"""The config of a run: typed, assembled from the parameters that rules, partitions and works declare themselves."""
+"""The config of a run: typed, assembled from the parameters that rules, partitions and methods declare themselves."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
 
 from fedpace.aggregation import Dampened, Mean
-from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, Scaffold
+from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, Method, Scaffold
 from fedpace.core import ConfigError, Settings, by_name, first_error
 from fedpace.data import Dirichlet, Partition, Shift, partitions, shifts
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
 from fedpace.experiments.tunable import Range, Tunable
 from fedpace.models import ModelConfig, parse_model
-from fedpace.personal import works
+from fedpace.personal import methods
 from fedpace.server import (
     Annealing,
     AnyOptimizer,
@@ -144,7 +144,7 @@ class RunConfig(Settings):
     data: DataConfig = DataConfig()
     model: AnyModel = _MODEL
     cohort: Cohort = Cohort()
-    local: SerializeAsAny[Annotated[ClientWork, by_name(works, "sgd")]] = LocalSGD()
+    local: SerializeAsAny[Annotated[Method, by_name(methods, "sgd")]] = LocalSGD()
     aggregate: AggregateConfig = AggregateConfig()
     anneal: AnnealConfig | None = None
     dampen: DampenConfig | None = None

@@ -51,7 +51,7 @@ def _built(config: str) -> Node:
 
     found = RunConfig(**json.loads(config))
     federation = federate(found)
-    return Node.build(initial_model(found, federation), federation, found.local)
+    return Node.build(initial_model(found, federation), federation, found.local, seed=found.seed)
 
 
 def _node(config: RunConfig, context: Context) -> Node:

@@ -15,7 +15,7 @@ from torch import nn
 
 from fedpace.analysis import Summary, accuracy_and_similarity, run_overview, summarise
 from fedpace.core import ConfigError
-from fedpace.data import Data, Federation, load
+from fedpace.data import Data, Federation, kind_of_targets, load
 from fedpace.engine import Executor, Listener, Record, read_rounds, read_run, train
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.tracking import trackers
@@ -99,6 +99,10 @@ def federate(config: RunConfig, data: Data | Federation | None = None) -> Federa
 
 def initial_model(config: RunConfig, federation: Federation, model: Model | None = None) -> nn.Module:
     """The model of a run (or ``model``) as it is before the first round."""
+    if not federation.classes:
+        raise ConfigError(
+            f"{federation.name}: expected classes to learn, found {kind_of_targets(federation.test.dataset)}"
+        )
     chosen = model if model is not None else config.model
     return build(chosen, federation.shape, len(federation.classes), config.seed)
 

@@ -11,7 +11,7 @@ import torch
 from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
-from fedpace.aggregation import Sums
+from fedpace.aggregation import Sums, sign_type
 from fedpace.core import Buffers, Update
 from fedpace.server import Weighing
 
@@ -73,7 +73,7 @@ class Packing:
 
     def empty(self) -> dict[str, NDArray[Any]]:
         """A vector of zeros."""
-        signs = np.uint8 if self.clients <= 127 else np.uint16
+        signs = np.dtype(f"u{sign_type(self.clients).itemsize}")
         length = self.size + self.floats + _COUNTS + self.integers
         return {"sums": np.zeros(length, np.uint64), "signs": np.zeros(self.size, signs)}
 

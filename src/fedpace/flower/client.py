@@ -14,12 +14,13 @@ from flwr.clientapp import ClientApp
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from fedpace.client import ClientWork
+from fedpace.client import Method
 from fedpace.core import Buffers, Tensors, Update
 from fedpace.data import Federation
-from fedpace.engine import Task, Worker, one_thread
+from fedpace.engine import CLASSIFICATION, Task, Worker, one_thread
 from fedpace.flower._wire import TOKEN, answers_record, model_from, tasks_from, to_record, to_tensors
 from fedpace.flower.secure import secure_answer
+from fedpace.tasks import Task as Problem
 
 log = logging.getLogger("fedpace")
 
@@ -34,10 +35,18 @@ class Node:
     first_state: Tensors
 
     @classmethod
-    def build(cls, module: nn.Module, federation: Federation, local: ClientWork) -> Node:
-        """A node with a copy of the initial ``module``, which does ``local`` work."""
-        prepared = local.prepare(copy.deepcopy(module))
-        worker = Worker(prepared, federation, local.layout(prepared))
+    def build(
+        cls,
+        module: nn.Module,
+        federation: Federation,
+        local: Method,
+        *,
+        seed: int = 0,
+        problem: Problem = CLASSIFICATION,
+    ) -> Node:
+        """A node with a copy of the initial ``module`` of the run with this ``seed``, trained by a method."""
+        prepared = local.prepare(copy.deepcopy(module), seed)
+        worker = Worker(prepared, federation, local.layout(prepared), problem)
         return cls(worker, local.first_state(worker.model))
 
 

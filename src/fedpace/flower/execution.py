@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from fedpace.core import Buffers, ClientError, Layout, Update
 from fedpace.data import Federation
-from fedpace.engine import Execution, Executor, Task, Worker
+from fedpace.engine import CLASSIFICATION, Execution, Executor, Task, Worker
 from fedpace.flower._replies import UNREADABLE, content_of, exchange, late_replies, one_line
 from fedpace.flower._wire import answers_from, model_record, tasks_record, to_record
 from fedpace.flower.secure import SecureExchange, secure_update
 from fedpace.server import Collected, Secure, Weighing
+from fedpace.tasks import Task as Problem
 
 log = logging.getLogger("fedpace")
 
@@ -34,9 +35,11 @@ class OnGrid(Executor):
     wait: float = Field(60.0, ge=0)
     secure: Secure | None = None
 
-    def start(self, module: nn.Module, federation: Federation, layout: Layout | None = None) -> Execution:
+    def start(
+        self, module: nn.Module, federation: Federation, layout: Layout | None = None, problem: Problem = CLASSIFICATION
+    ) -> Execution:
         """Wait for the nodes."""
-        local = Worker(copy.deepcopy(module), federation, layout)
+        local = Worker(copy.deepcopy(module), federation, layout, problem)
         return FlowerExecution(self.grid, len(federation), local, self.timeout, self.wait, self.secure)
 
 

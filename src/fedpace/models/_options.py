@@ -1,12 +1,13 @@
-"""A model with options, as config writes it: ``{name = "resnet8", norm = "batch"}``."""
+"""A model with options, as config writes it: ``{name = "resnet8", norm = "batch"}``, perhaps with its head's name."""
 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import JsonValue, ValidationError, model_serializer, model_validator
+from pydantic import JsonValue, TypeAdapter, ValidationError, model_serializer, model_validator
 from torch import nn
 
 from fedpace.core import ConfigError, Settings, did_you_mean, first_error
@@ -17,10 +18,14 @@ _GIVEN = ("shape", "classes")  # the data decide these
 
 
 class ModelConfig(Settings):
-    """A model's name and the keyword arguments that it is built with; an option that it does not take is an error."""
+    """A model's name and the keyword arguments that it is built with; an option that it does not take is an error.
+
+    ``head`` is no option: it names the part of the model that personalised methods treat as its head.
+    """
 
     name: str
     options: dict[str, JsonValue]
+    head: str | None = None
 
     @model_validator(mode="after")
     def _taken(self) -> ModelConfig:
@@ -32,15 +37,13 @@ class ModelConfig(Settings):
         for option, value in self.options.items():
             if option not in taken:
                 raise ConfigError(f"model '{self.name}': unknown option '{option}'; {did_you_mean(option, taken)}")
-            choices = get_args(taken[option]) if get_origin(taken[option]) is Literal else (value,)
-            if value not in choices:
-                near = did_you_mean(str(value), choices)
-                raise ConfigError(f"model '{self.name}': unknown {option} '{value}'; {near}")
+            if ":" not in self.name:
+                _check_value(self.name, option, value, taken[option])
         return self
 
     @model_serializer
     def _as_table(self) -> dict[str, Any]:
-        return {"name": self.name, **self.options}
+        return {"name": self.name, **self.options, **({} if self.head is None else {"head": self.head})}
 
     def factory(self) -> Callable[..., nn.Module]:
         """The class or function behind the name."""
@@ -50,23 +53,35 @@ class ModelConfig(Settings):
         return found
 
 
+def _check_value(name: str, option: str, value: JsonValue, annotation: Any) -> None:
+    """Fail unless an option of one of our own models has the type that the model declares."""
+    if get_origin(annotation) is Literal and value not in get_args(annotation):
+        near = did_you_mean(str(value), get_args(annotation))
+        raise ConfigError(f"model '{name}': unknown {option} '{value}'; {near}")
+    try:  # as JSON, where an array is a tuple; strictly, because the model is given the value as it is
+        TypeAdapter(annotation).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        detail = error.errors()[0]["msg"]
+        raise ConfigError(f"model '{name}': {option}: {detail[:1].lower()}{detail[1:]}, found {value!r}") from None
+
+
 def parse_model(value: Any, default: str | None = None) -> str | ModelConfig:
-    """A name as it is, a table as a :class:`ModelConfig`; one without options is its name alone.
+    """A name as it is, a table as a :class:`ModelConfig`; one without options and head is its name alone.
 
     A table without a name describes the ``default``. Whether a name alone is known shows when the model is built,
     because the config of a run may name a user's module that no registry holds.
 
     >>> parse_model({"name": "resnet8", "norm": "batch"})
-    ModelConfig(name='resnet8', options={'norm': 'batch'})
+    ModelConfig(name='resnet8', options={'norm': 'batch'}, head=None)
     """
     if isinstance(value, str):
         return value
     table = value.model_dump() if isinstance(value, ModelConfig) else value
     if not isinstance(table, Mapping) or table.get("name", default) is None:
         raise ConfigError(f"model: expected a name or a table with 'name', found {value!r}")
-    options = {key: value for key, value in table.items() if key != "name"}
+    options = {key: value for key, value in table.items() if key not in ("name", "head")}
     try:
-        found = ModelConfig(name=table.get("name", default), options=options)
+        found = ModelConfig(name=table.get("name", default), options=options, head=table.get("head"))
     except ValidationError as error:
         raise ConfigError(f"model: {first_error(ModelConfig, error)}") from None
-    return found if options else found.name
+    return found if options or found.head is not None else found.name

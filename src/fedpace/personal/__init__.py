@@ -1,6 +1,6 @@
 """Personalised methods: a model of its own for each client, of which a part is shared."""
 
-from fedpace.client import works  # the registry, with these methods in it
+from fedpace.client import methods  # the registry, with these methods in it
 from fedpace.personal._personal import Personal, PersonalEvaluation, Predictor
 from fedpace.personal.apfl import APFL
 from fedpace.personal.fedala import FedALA
@@ -25,5 +25,5 @@ __all__ = [
     "Personal",
     "PersonalEvaluation",
     "Predictor",
-    "works",
+    "methods",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedpace.core import ModelError
+from fedpace.core import Inputs, ModelError
 from fedpace.models import head_names
 
 
@@ -28,7 +28,7 @@ def head_layer(module: nn.Module) -> nn.Linear:
 
 
 def with_features(
-    module: nn.Module, inputs: Tensor, tensors: Mapping[str, Tensor] | None = None
+    module: nn.Module, inputs: Inputs, tensors: Mapping[str, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """The module's scores, and the features from which its head made them.
 
@@ -37,7 +37,16 @@ def with_features(
     caught: list[Tensor] = []
     hook = head_layer(module).register_forward_pre_hook(lambda _, given: caught.append(given[0]))
     try:
-        scores: Tensor = functional_call(module, dict(tensors or {}), (inputs,))
+        scores = called(module, tensors or {}, inputs)
     finally:
         hook.remove()
     return scores, caught[-1]
+
+
+def called(module: nn.Module, tensors: Mapping[str, Tensor], inputs: Inputs) -> Tensor:
+    """What the module says about a batch, with ``tensors`` in the place of its own of the same names."""
+    several = isinstance(inputs, Mapping)
+    found: Tensor = functional_call(
+        module, dict(tensors), () if several else (inputs,), dict(inputs) if several else {}
+    )
+    return found

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Annotated
+from functools import partial
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import SerializeAsAny
 from torch import Tensor, nn
 
-from fedpace.client import ClientWork, Context, LocalSGD, works
+from fedpace.client import ClientWork, Context, LocalSGD, methods, works
 from fedpace.client.evaluation import answered
-from fedpace.core import FlatModule, Layout, ModelError, Tensors, Update, by_name
+from fedpace.core import FlatModule, Inputs, Layout, ModelError, Tensors, Update, by_name, call
 from fedpace.data import Shard
 from fedpace.models import head_names
 
-Predictor = Callable[[Tensor], Tensor]
+Predictor = Callable[[Inputs], Tensor]
 PERSONAL = "personal"  # what a client keeps of its personal tensors is a vector of this name in its state
 
 
@@ -29,6 +29,8 @@ class Personal(LocalSGD, ABC):
     * ``fit``: its phases of training, on the resident model that ``load`` has put together;
     * ``predictor``: the model with which it answers, by default the one that ``load`` puts together.
     """
+
+    personal: ClassVar[bool] = True
 
     def is_personal(self, name: str, head: frozenset[str]) -> bool:
         """Whether a tensor stays with the client; ``head`` are the names of the classifier's tensors."""
@@ -63,7 +65,7 @@ class Personal(LocalSGD, ABC):
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Train and send the change of what is shared."""
         self.load(vector, context)
-        loss, kept = self.fit(vector, shard, _with_whole_pace(context))
+        loss, kept = self.fit(vector, shard, context)
         model, layout = context.model, context.model.layout
         if layout.personal:
             kept = {PERSONAL: layout.take(model.vector, layout.own), **kept}
@@ -75,30 +77,20 @@ class Personal(LocalSGD, ABC):
         return self.train(shard, context, vector), {}
 
     def predictor(self, vector: Tensor, context: Context) -> Predictor:
-        """From inputs to scores, in evaluation mode."""
+        """From inputs to outputs, in evaluation mode."""
         self.load(vector, context)
-        module: nn.Module = context.model.module.eval()
-        return module
+        return partial(call, context.model.module.eval())
 
     def evaluation(self) -> ClientWork:
         """Each client's model on its own test examples."""
         return PersonalEvaluation(method=self)
 
 
-def _with_whole_pace(context: Context) -> Context:
-    """A pace for every coordinate: the server's for what is shared, 1 for what is personal."""
-    layout = context.model.layout
-    if "pace" not in context.extras or not layout.personal:
-        return context
-    pace = torch.ones(layout.size)
-    layout.put_shared(pace, context.extras["pace"])
-    return replace(context, extras={**context.extras, "pace": pace})
-
-
+@works.register("personal_evaluation")
 class PersonalEvaluation(ClientWork):
     """Correct answers and summed loss of a client's own model. Sends no vector."""
 
-    method: SerializeAsAny[Annotated[Personal, by_name(works)]]
+    method: SerializeAsAny[Annotated[Personal, by_name(methods)]]
 
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Count correct answers."""

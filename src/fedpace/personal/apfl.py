@@ -9,17 +9,17 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedpace.client import Context, works
-from fedpace.core import Buffers, FlatModule, Tensors
+from fedpace.client import Context, Loss, methods
+from fedpace.core import Buffers, FlatModule, Inputs, Tensors, call
 from fedpace.data import Shard
 from fedpace.personal._personal import Personal, Predictor
 
 _V, _FLOATS, _INTEGERS, _ALPHA = "v", "v.floats", "v.integers", "alpha"
 
 
-@works.register("apfl")
+@methods.register("apfl")
 class APFL(Personal):
     """The server's w and a personal v are trained side by side, and so is their mixture (Deng et al., 2020).
 
@@ -50,10 +50,11 @@ class APFL(Personal):
             self._step(optimizers[0], w.vector, context.extras.get("pace"))
             optimizers[1].step()
 
+        loss_of = self.loss_of(vector, shard, context)
         learn = _paper if self.variant == "paper" else _pfllib
         losses = []
         for batch in self.batches(shard, context):
-            loss, slope = learn(w, v, alpha, partial(self._backward, batch, context), step)
+            loss, slope = learn(w, v, alpha, partial(_backward, loss_of, batch), step)
             alpha = min(max(alpha - self.lr * slope, 0.0), 1.0)
             losses.append(loss)
         if self.variant == "pfllib":
@@ -65,15 +66,15 @@ class APFL(Personal):
         v, alpha = _personal(context)
         if self.variant == "paper":
             v.vector.lerp_(vector, 1 - alpha)
-        module: nn.Module = v.module.eval()
-        return module
+        return partial(call, v.module.eval())
 
-    def _backward(self, batch: tuple[Tensor, Tensor], context: Context, model: FlatModule) -> float:
-        """Leave the gradient of a batch in the model; its loss."""
-        model.gradient.zero_()
-        loss = self.loss(model.module, *batch, context)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.item()
+
+def _backward(loss_of: Loss, batch: tuple[Inputs, Tensor], model: FlatModule) -> float:
+    """Leave the gradient of a batch in the model; its loss."""
+    model.gradient.zero_()
+    loss = loss_of(model.module, *batch)
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.item()
 
 
 def _paper(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedpace.client import Context, works
-from fedpace.core import FlatModule, Layout, Tensors, derive, torch_stream
+from fedpace.client import Context, methods
+from fedpace.core import FlatModule, Layout, Tensors, call, derive, torch_stream
 from fedpace.data import Shard
 from fedpace.personal._personal import Personal, Predictor
 
@@ -20,7 +21,7 @@ SETTLING = 10  # losses whose deviation tells whether W has settled
 _LOCAL, _W = "local", "W"
 
 
-@works.register("fedala")
+@methods.register("fedala")
 class FedALA(Personal):
     """Local training from θ̂ = θᵢ + (θ − θᵢ) ⊙ W, an adaptive local aggregation (Zhang et al., AAAI 2023).
 
@@ -57,7 +58,7 @@ class FedALA(Personal):
         assert context.training is not None  # who asks a client for answers lends it its training examples
         self.load(vector, context)
         self._mix(vector, context.training, context)
-        return context.model.module.eval()
+        return partial(call, context.model.module.eval())
 
     def _mix(self, vector: Tensor, shard: Shard, context: Context) -> Tensors:
         """Learn W and bring the resident model from θ to θ̂; W, if there is one by now."""
@@ -70,14 +71,14 @@ class FedALA(Personal):
         local, server = layout.take(kept[_LOCAL], top), layout.take(vector, top)
         weights = known.get(_W, torch.ones_like(local))
         layout.put(model.vector, local.lerp(server, weights), top)
-        one_pass, sample = self.model_copy(update={"epochs": 1}), self._sample(shard, context.seed)
+        sample, loss_of = self._sample(shard, context.seed), self.loss_of(vector, shard, context)
         seeded = replace(context, seed=derive(context.seed, "ala"))  # the same in each pass: its losses are comparable
         losses: list[float] = []
         with model.only(top):
             for _ in range(1 if known else PASSES):
-                for inputs, labels in one_pass.batches(sample, seeded):
+                for inputs, targets in self.batches(sample, seeded, epochs=1):
                     model.gradient.zero_()
-                    loss = self.loss(model.module, inputs, labels, context)
+                    loss = loss_of(model.module, inputs, targets)
                     loss.backward()  # type: ignore[no-untyped-call]
                     slope = layout.take(model.gradient, top) * (server - local)
                     weights = (weights - self.eta * slope).clamp(0, 1)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedpace.client import Context, works
-from fedpace.core import Layout, Tensors, derive
+from fedpace.client import Context, Loss, methods
+from fedpace.core import Inputs, Layout, Tensors, derive
 from fedpace.data import Shard
 from fedpace.personal._head import head_layer, with_features
 from fedpace.personal._personal import Personal, Predictor
+from fedpace.tasks import NextToken, Task
 
-_CONTEXT, _RECEIVED = "context", "received"
 _MODEL, _GLOBAL_HEAD = "model.", "head_g."  # how the names of their tensors begin
 _BANDWIDTHS = (10, 15, 20, 50)  # of the authors' code
 
 
-@works.register("fedcp")
+@methods.register("fedcp")
 class FedCP(Personal):
     """A policy network separates global from personal information in the features (Zhang et al., 2023).
 
@@ -42,10 +41,14 @@ class FedCP(Personal):
 
     lam: float = Field(1.0, ge=0, allow_inf_nan=False)
 
-    def prepare(self, module: nn.Module) -> nn.Module:
+    def unfit_for(self, task: Task) -> str | None:
+        """Places of a text are not divided one by one."""
+        return "it divides the features of whole examples" if isinstance(task, NextToken) else None
+
+    def prepare(self, module: nn.Module, seed: int) -> nn.Module:
         """The model with a policy and a global head beside it."""
         self.layout(module)  # refuses a model that is nothing but a head
-        return _Divided(module)
+        return _Divided(module, seed)
 
     def is_personal(self, name: str, head: frozenset[str]) -> bool:
         """The model's own head."""
@@ -59,26 +62,32 @@ class FedCP(Personal):
         """Everything but the global head, which then meets the personal one half way."""
         module, layout = context.model.module, context.model.layout
         assert isinstance(module, _Divided)
-        extras = {**context.extras, _CONTEXT: module.context(), _RECEIVED: vector}
         trained = layout.with_personal(lambda name: name.startswith(_GLOBAL_HEAD)).shared
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(context.seed, "gumbel"))
-            loss = self.train(shard, replace(context, extras=extras), vector, trained)
+            loss = self.train(shard, context, vector, trained)
         with torch.no_grad():
             for common, own in zip(module.head_g.parameters(), head_layer(module).parameters(), strict=True):
                 common.lerp_(own, 0.5)
         return loss, {}
 
-    def loss(self, module: nn.Module, inputs: Tensor, labels: Tensor, context: Context) -> Tensor:
-        """Cross-entropy, and the distance from the features of the received base."""
-        assert isinstance(module, _Divided)
-        scores, features = module.divided(inputs, context.extras[_CONTEXT])
-        shared = context.model.layout.shared.tensors(context.extras[_RECEIVED])
+    def loss_of(self, start: Tensor, shard: Shard, context: Context) -> Loss:
+        """The task's loss, and the distance from the features of the received base."""
+        resident = context.model.module
+        assert isinstance(resident, _Divided)
+        own = resident.context()  # what the head looked at before this turn
+        shared = context.model.layout.shared.tensors(start)
         received = {name.removeprefix(_MODEL): tensor for name, tensor in shared if name.startswith(_MODEL)}
-        statistics = {name: buffer.clone() for name, buffer in module.model.named_buffers()}  # no batch counts twice
-        with torch.no_grad():
-            _, before = with_features(module.model, inputs, received | statistics)
-        return F.cross_entropy(scores, labels) + self.lam * mmd(features, before)
+
+        def loss(module: nn.Module, inputs: Inputs, targets: Tensor) -> Tensor:
+            assert isinstance(module, _Divided)
+            scores, features = module.divided(inputs, own)
+            statistics = {name: buffer.clone() for name, buffer in module.model.named_buffers()}  # none counts twice
+            with torch.no_grad():
+                _, before = with_features(module.model, inputs, received | statistics)
+            return context.task.loss(scores, targets) + self.lam * mmd(features, before)
+
+        return loss
 
     def predictor(self, vector: Tensor, context: Context) -> Predictor:
         """Divided features, without noise."""
@@ -92,25 +101,24 @@ class FedCP(Personal):
 class _Divided(nn.Module):
     """A model, whose head is the personal one, a policy and a global head. On its own it answers with the latter."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, seed: int) -> None:
         super().__init__()
         head = head_layer(model)
-        drawn = int(head.weight.detach().float().view(torch.int32).sum())  # the run's seed is in the model's weights
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(drawn, "policy"))
+            torch.manual_seed(derive(seed, "policy"))
             self.policy = _Policy(head.in_features)
         self.head_g = copy.deepcopy(head)
         self.model = model  # behind the others, because the last matrix is the head
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        scores: Tensor = self.head_g(with_features(self.model, inputs)[1])
+    def forward(self, inputs: Tensor | None = None, **named: Tensor) -> Tensor:
+        scores: Tensor = self.head_g(with_features(self.model, named if inputs is None else inputs)[1])
         return scores
 
     def context(self) -> Tensor:
         """The client's: what its head looks at."""
         return F.normalize(head_layer(self.model).weight.detach().sum(0), dim=0)
 
-    def divided(self, inputs: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+    def divided(self, inputs: Inputs, context: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and features."""
         _, features = with_features(self.model, inputs)
         personal, common = self.policy(features * context)

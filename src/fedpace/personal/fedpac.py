@@ -13,12 +13,13 @@ from scipy.optimize import nnls
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedpace.client import Context, works
+from fedpace.client import Context, Loss, methods
 from fedpace.client.evaluation import BATCH
-from fedpace.core import Layout, ServerHalf, Tensors, Update
+from fedpace.core import Inputs, Layout, ServerHalf, Tensors, Update
 from fedpace.data import Shard
 from fedpace.personal._head import head_layer, with_features
 from fedpace.personal.fedrep import FedRep
+from fedpace.tasks import Task
 
 _HEAD, _PROTOTYPES, _COUNTS = "head", "prototypes", "counts"
 _MOMENTS, _VARIANCE = "moments", "variance"  # h and v
@@ -28,7 +29,7 @@ _RIDGE = 1e-9  # relative: makes the minimum unique where clients are exactly al
 Matrix = NDArray[np.float64]
 
 
-@works.register("fedpac")
+@methods.register("fedpac")
 class FedPAC(FedRep):
     """FedRep's two phases, with features drawn to global prototypes, and heads that clients combine (Xu et al., 2023).
 
@@ -49,7 +50,11 @@ class FedPAC(FedRep):
     lam: float = Field(1.0, ge=0, allow_inf_nan=False)
     prototype_weights: Literal["samples", "uniform"] = "samples"
 
-    def prepare(self, module: nn.Module) -> nn.Module:
+    def unfit_for(self, task: Task) -> str | None:
+        """Other tasks have no classes, so no prototypes."""
+        return None if task.classes else "its prototypes are the mean features of each class"
+
+    def prepare(self, module: nn.Module, seed: int) -> nn.Module:
         """The model as it is, if its head is linear."""
         head_layer(module)
         return module
@@ -75,14 +80,19 @@ class FedPAC(FedRep):
         head = layout.take(model.vector, layout.own)
         return replace(update, extras={_HEAD: head, **{name: tensor.float() for name, tensor in sent.items()}})
 
-    def loss(self, module: nn.Module, inputs: Tensor, labels: Tensor, context: Context) -> Tensor:
-        """Cross-entropy, and the distance from the prototypes; it has no gradient while the head is trained."""
-        scores, features = with_features(module, inputs)
-        loss = F.cross_entropy(scores, labels)
-        if _PROTOTYPES not in context.extras:
-            return loss
-        wanted = context.extras[_PROTOTYPES][labels]
-        return loss + self.lam * F.mse_loss(features, torch.where(wanted.isnan(), features.detach(), wanted))
+    def loss_of(self, start: Tensor, shard: Shard, context: Context) -> Loss:
+        """The task's loss, and the distance from the prototypes; that has no gradient while the head is trained."""
+        prototypes = context.extras.get(_PROTOTYPES)
+        if prototypes is None:
+            return super().loss_of(start, shard, context)
+
+        def loss(module: nn.Module, inputs: Inputs, targets: Tensor) -> Tensor:
+            scores, features = with_features(module, inputs)
+            wanted = prototypes[targets]
+            distance = F.mse_loss(features, torch.where(wanted.isnan(), features.detach(), wanted))
+            return context.task.loss(scores, targets) + self.lam * distance
+
+        return loss
 
     def server_half(self, layout: Layout, population: int) -> ServerHalf:
         """Prototypes, and a head for each client that took part."""

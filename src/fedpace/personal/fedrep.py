@@ -7,13 +7,13 @@ from dataclasses import replace
 from pydantic import Field
 from torch import Tensor
 
-from fedpace.client import Context, works
+from fedpace.client import Context, methods
 from fedpace.core import Tensors, derive
 from fedpace.data import Shard
 from fedpace.personal._personal import Personal
 
 
-@works.register("fedrep")
+@methods.register("fedrep")
 class FedRep(Personal):
     """First the head is trained on a frozen base, then the base under a frozen head (Collins et al., 2021).
 
@@ -30,6 +30,6 @@ class FedRep(Personal):
     def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:
         """Head, then base."""
         layout = context.model.layout
-        first = self.model_copy(update={"epochs": self.head_epochs})
-        first.train(shard, replace(context, seed=derive(context.seed, "head")), vector, layout.own)
+        seeded = replace(context, seed=derive(context.seed, "head"))
+        self.train(shard, seeded, vector, layout.own, epochs=self.head_epochs)
         return self.train(shard, context, vector, layout.shared), {}

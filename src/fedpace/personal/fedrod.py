@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from fedpace.client import Context, works
-from fedpace.core import Tensors
+from fedpace.client import Context, Loss, methods
+from fedpace.core import Inputs
 from fedpace.data import Shard
 from fedpace.personal._head import head_layer, with_features
 from fedpace.personal._personal import Personal, Predictor
+from fedpace.tasks import Task
 
-_LOG_COUNTS = "log_counts"
 
-
-@works.register("fedrod")
+@methods.register("fedrod")
 class FedROD(Personal):
     """Two heads on one base: a generic head G that is fair to all classes, and a personal head H (Chen and Chao, 2022).
 
@@ -29,7 +26,11 @@ class FedROD(Personal):
     Keeps: H. Travels: base and G, each way. Cost: FedAvg's, and one more head.
     """
 
-    def prepare(self, module: nn.Module) -> nn.Module:
+    def unfit_for(self, task: Task) -> str | None:
+        """Other tasks have no classes to balance."""
+        return None if task.classes else "its balanced loss counts the examples of each class"
+
+    def prepare(self, module: nn.Module, seed: int) -> nn.Module:
         """The model with a second head beside it."""
         return _TwoHeads(module)
 
@@ -37,18 +38,17 @@ class FedROD(Personal):
         """The second head."""
         return name.startswith("personal.")
 
-    def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:
-        """Both heads together: neither loss has a gradient where the other has one."""
+    def loss_of(self, start: Tensor, shard: Shard, context: Context) -> Loss:
+        """The balanced loss of G, and the loss of H on top of it; neither has a gradient where the other has one."""
         log_counts = torch.from_numpy(shard.class_counts()).log()  # of all examples, also those that no batch contains
-        context = replace(context, extras={**context.extras, _LOG_COUNTS: log_counts})
-        return self.train(shard, context, vector), {}
 
-    def loss(self, module: nn.Module, inputs: Tensor, labels: Tensor, context: Context) -> Tensor:
-        """The balanced loss of G, and the loss of H on top of it."""
-        assert isinstance(module, _TwoHeads)
-        generic, features = with_features(module, inputs)
-        balanced = F.cross_entropy(generic + context.extras[_LOG_COUNTS], labels)
-        return balanced + F.cross_entropy(generic.detach() + module.personal(features.detach()), labels)
+        def loss(module: nn.Module, inputs: Inputs, targets: Tensor) -> Tensor:
+            assert isinstance(module, _TwoHeads)
+            generic, features = with_features(module, inputs)
+            balanced = context.task.loss(generic + log_counts, targets)
+            return balanced + context.task.loss(generic.detach() + module.personal(features.detach()), targets)
+
+        return loss
 
     def predictor(self, vector: Tensor, context: Context) -> Predictor:
         """G + H."""
@@ -56,7 +56,7 @@ class FedROD(Personal):
         module = context.model.module.eval()
         assert isinstance(module, _TwoHeads)
 
-        def predict(inputs: Tensor) -> Tensor:
+        def predict(inputs: Inputs) -> Tensor:
             generic, features = with_features(module, inputs)
             scores: Tensor = generic + module.personal(features)
             return scores
@@ -72,6 +72,6 @@ class _TwoHeads(nn.Module):
         self.personal = copy.deepcopy(head_layer(model))
         self.model = model  # behind the other, because the last matrix is the head
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        scores: Tensor = self.model(inputs)
+    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
+        scores: Tensor = self.model(*inputs, **named)
         return scores

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fedpace.client import works
+from fedpace.client import methods
 from fedpace.personal._personal import Personal
 
 
-@works.register("lg_fedavg")
+@methods.register("lg_fedavg")
 class LGFedAvg(Personal):
     """Base and head are trained together, and only the head is shared (Liang et al., 2020).
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedpace.client import works
+from fedpace.client import methods
 from fedpace.core import Layout
 from fedpace.personal._personal import Personal
 
 
-@works.register("local_only")
+@methods.register("local_only")
 class LocalOnly(Personal):
     """Every client trains a model of its own from the same start, and nothing travels: what sharing has to beat.
 

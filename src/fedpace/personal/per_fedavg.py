@@ -7,16 +7,15 @@ from functools import partial
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn import functional as F
 
-from fedpace.client import Context, works
-from fedpace.core import Tensors
+from fedpace.client import Context, Loss, methods
+from fedpace.core import Inputs, Tensors, call, part
 from fedpace.data import Shard
+from fedpace.personal._head import called
 from fedpace.personal._personal import Personal, Predictor
 
 
-@works.register("per_fedavg")
+@methods.register("per_fedavg")
 class PerFedAvg(Personal):
     """Training for what the model is after one step on a client's data (Fallah et al., 2020), to first order.
 
@@ -33,28 +32,33 @@ class PerFedAvg(Personal):
 
     def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:
         """Steps on pairs of batches."""
-        pairs = self.model_copy(update={"batch": 2 * self.batch, "epochs": self.passes * self.epochs})
-        return pairs.train(shard, context, vector), {}
+        return self.train(shard, context, vector, epochs=self.passes * self.epochs, batch=2 * self.batch), {}
 
-    def loss(self, module: nn.Module, inputs: Tensor, labels: Tensor, context: Context) -> Tensor:
+    def loss_of(self, start: Tensor, shard: Shard, context: Context) -> Loss:
         """What the second half of the batch says about a model that made a step on the first."""
-        half = (len(labels) + 1) // 2  # of an odd number, both have the one in the middle
-        adapted = self._adapted(module, inputs[:half], labels[:half], context)
-        return F.cross_entropy(functional_call(module, adapted, inputs[-half:]), labels[-half:])
+
+        def loss(module: nn.Module, inputs: Inputs, targets: Tensor) -> Tensor:
+            middle = (len(targets) + 1) // 2  # of an odd number, both have the one in the middle
+            first, second = slice(middle), slice(-middle, None)
+            adapted = self._adapted(part(inputs, first), targets[first], context)
+            return context.task.loss(called(module, adapted, part(inputs, second)), targets[second])
+
+        return loss
 
     def predictor(self, vector: Tensor, context: Context) -> Predictor:
         """The model after one step."""
         assert context.training is not None  # who asks a client for answers lends it its training examples
         self.load(vector, context)
         module = context.model.module
-        adapted = self._adapted(module, *next(self.batches(context.training, context)), context)
+        adapted = self._adapted(*next(self.batches(context.training, context)), context)
         context.model.buffers.copy_(context.buffers)
-        return partial(functional_call, module.eval(), adapted)
+        return partial(called, module.eval(), adapted)
 
-    def _adapted(self, module: nn.Module, inputs: Tensor, labels: Tensor, context: Context) -> Tensors:
+    def _adapted(self, inputs: Inputs, targets: Tensor, context: Context) -> Tensors:
         """φ. Its gradient counts as a constant, so that ∇L(φ) is what θᵢ receives (first order)."""
+        module = context.model.module
         parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        loss = super().loss(module, inputs, labels, context)
+        loss = context.task.loss(call(module, inputs), targets)
         gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, materialize_grads=True)
         rate = self.alpha or self.lr
         return {name: p - rate * gradient for (name, p), gradient in zip(parameters.items(), gradients, strict=True)}

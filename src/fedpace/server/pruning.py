@@ -54,7 +54,7 @@ class Pruner:
         """Note which coordinates are in conflict this round; ``touched``: some client sent a value other than zero."""
         # A threshold above every possible count would overflow the counts' small integers.
         least = min(threshold_count(self.settings.threshold, signs.clients), signs.clients + 1)
-        conflict = signs.counts().short() < least
+        conflict = signs.counts().int() < least
         longer = self.counters + (self.counters < 255)
         counted = torch.where(conflict, longer, 0)
         if self.settings.zero_gradient == "neutral":

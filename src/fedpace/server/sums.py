@@ -25,7 +25,8 @@ class Secure(Settings):
     and at least 3. ``bound``: values wᵢuᵢ beyond it are clipped in the first round; whenever that happens, the next
     round's is twice as high. Each value is rounded by less than N · ``bound`` / 2⁶².
 
-    Cost: a client sends 9 bytes per coordinate instead of 4 (10 if more than 127 take part), in four messages.
+    Cost: a client sends 9 bytes per coordinate instead of 4 (10 if more than 127 take part, 12 if more
+    than 32,767), in four messages.
     """
 
     shares: float = Field(1.0, gt=0, le=1)

@@ -1,6 +1,7 @@
 """Partitions: how a pool of examples is dealt to clients. One per file, found by name in ``partitions``."""
 
 from fedpace.data.partitions._partition import Assignment, ClientsPartition, Partition, partitions
+from fedpace.data.partitions.by import By
 from fedpace.data.partitions.classes_per_client import ClassesPerClient
 from fedpace.data.partitions.dirichlet import Dirichlet
 from fedpace.data.partitions.dirichlet_hsu import DirichletHsu
@@ -14,6 +15,7 @@ from fedpace.data.partitions.writers import Writers
 
 __all__ = [
     "Assignment",
+    "By",
     "ClassesPerClient",
     "ClientsPartition",
     "Dirichlet",

@@ -44,6 +44,11 @@ class Partition(Named, ABC):
     test_share: Share = 0.0
     limit: int | None = Field(None, ge=1)
 
+    @property
+    def merges(self) -> bool:
+        """Whether train and test set are dealt together."""
+        return self.pool == "all" or self.test_share > 0
+
     @abstractmethod
     def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
         """Deal the examples; all randomness comes from ``rng``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -55,10 +56,13 @@ class Shift(Named, ABC):
     def check(self, dataset: Dataset) -> None:
         """Fail before training if the shift cannot be applied to these data."""
         expected = " or ".join(map(str, self.channels))
-        if dataset.inputs.dtype != np.uint8:
-            found = f"{dataset.inputs.dtype} arrays"
-        elif dataset.shape[0] not in self.channels:
-            found = f"{dataset.shape[0]}"
+        inputs = dataset.inputs
+        if isinstance(inputs, Mapping):
+            found = f"{len(inputs)} inputs"
+        elif inputs.dtype != np.uint8:
+            found = f"{inputs.dtype} arrays"
+        elif inputs.shape[3] not in self.channels:
+            found = f"{inputs.shape[3]}"
         else:
             return
         raise DataError(

@@ -4,6 +4,7 @@ from fedpace.data.sources._known import KnownImages
 from fedpace.data.sources._source import ImageSource, Source, sources
 from fedpace.data.sources.cifar10 import Cifar10
 from fedpace.data.sources.cifar100 import Cifar100
+from fedpace.data.sources.diabetes import Diabetes
 from fedpace.data.sources.digit_domains import DigitDomains
 from fedpace.data.sources.digits import Digits
 from fedpace.data.sources.fashion_mnist import FashionMnist
@@ -19,6 +20,7 @@ from fedpace.data.sources.tiny_imagenet import TinyImagenet
 __all__ = [
     "Cifar10",
     "Cifar100",
+    "Diabetes",
     "DigitDomains",
     "Digits",
     "FashionMnist",

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from fedpace.core import Buffers, Layout, Named, Registry, Update
 from fedpace.data import Federation
-from fedpace.engine.worker import Task
+from fedpace.engine.worker import CLASSIFICATION, Task
 from fedpace.server import Collected, Weighing
+from fedpace.tasks import Task as Problem
 
 
 class Execution(ABC):
@@ -54,7 +55,9 @@ class Executor(Named, ABC):
     """How tasks are executed: parameters only; ``start`` brings workers up."""
 
     @abstractmethod
-    def start(self, module: nn.Module, federation: Federation, layout: Layout | None = None) -> Execution:
+    def start(
+        self, module: nn.Module, federation: Federation, layout: Layout | None = None, problem: Problem = CLASSIFICATION
+    ) -> Execution:
         """Bring up workers that hold this model and this data; a ``layout`` says which parameters are personal."""
 
 

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from fedpace.core import Buffers, ConfigError, Layout, Tensors, Update
 from fedpace.data import Federation
 from fedpace.engine.executors._executor import Execution, Executor, can_fork, cores, executors
-from fedpace.engine.worker import Task, Worker
+from fedpace.engine.worker import CLASSIFICATION, Task, Worker
+from fedpace.tasks import Task as Problem
 
 ATTEMPTS = 3  # a task that kills this many workers is given up as a failed client
 ORPHAN_CHECK = 2.0  # seconds after which an idle worker looks whether its server is still there
@@ -37,9 +38,11 @@ class Processes(Executor):
 
     workers: int | None = Field(None, ge=1)
 
-    def start(self, module: nn.Module, federation: Federation, layout: Layout | None = None) -> Execution:
+    def start(
+        self, module: nn.Module, federation: Federation, layout: Layout | None = None, problem: Problem = CLASSIFICATION
+    ) -> Execution:
         """Bring up the workers."""
-        return _ProcessExecution(Worker(copy.deepcopy(module), federation, layout), self.workers or cores())
+        return _ProcessExecution(Worker(copy.deepcopy(module), federation, layout, problem), self.workers or cores())
 
 
 @dataclass

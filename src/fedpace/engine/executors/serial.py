@@ -11,16 +11,19 @@ from torch import Tensor, nn
 from fedpace.core import Buffers, Layout, Update
 from fedpace.data import Federation
 from fedpace.engine.executors._executor import Execution, Executor, executors
-from fedpace.engine.worker import Task, Worker
+from fedpace.engine.worker import CLASSIFICATION, Task, Worker
+from fedpace.tasks import Task as Problem
 
 
 @executors.register("serial")
 class Serial(Executor):
     """One task after another in this process: for debugging, and for many runs side by side."""
 
-    def start(self, module: nn.Module, federation: Federation, layout: Layout | None = None) -> Execution:
+    def start(
+        self, module: nn.Module, federation: Federation, layout: Layout | None = None, problem: Problem = CLASSIFICATION
+    ) -> Execution:
         """Build the one worker."""
-        return _SerialExecution(Worker(copy.deepcopy(module), federation, layout))
+        return _SerialExecution(Worker(copy.deepcopy(module), federation, layout, problem))
 
 
 class _SerialExecution(Execution):

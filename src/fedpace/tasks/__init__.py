@@ -1,0 +1,20 @@
+"""What clients learn: targets, loss and metrics. One task per file."""
+
+from fedpace.tasks._task import Metric, Sums, Task, added, tasks
+from fedpace.tasks.classification import Classification
+from fedpace.tasks.multilabel import Multilabel
+from fedpace.tasks.next_token import PADDING, NextToken
+from fedpace.tasks.regression import Regression
+
+__all__ = [
+    "PADDING",
+    "Classification",
+    "Metric",
+    "Multilabel",
+    "NextToken",
+    "Regression",
+    "Sums",
+    "Task",
+    "added",
+    "tasks",
+]
