@@ -16,17 +16,28 @@ from fedpace.core.half import ServerHalf
 from fedpace.core.inputs import Inputs, call, part
 from fedpace.core.layout import Layout
 from fedpace.core.perturbation import Perturbation, Scaling, scalings
+from fedpace.core.records import (
+    Agreement,
+    Dropped,
+    RoundRecord,
+    RoundReport,
+    SearchReport,
+    Seconds,
+    Similarity,
+)
 from fedpace.core.seeds import derive, numpy_stream, torch_stream
 from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
 from fedpace.core.sketch import sketch
 from fedpace.core.update import Tensors, Update, with_prefix
 
 __all__ = [
+    "Agreement",
     "Buffers",
     "ClientError",
     "ConfigError",
     "DataError",
     "Device",
+    "Dropped",
     "FedpaceError",
     "FlatModule",
     "Inputs",
@@ -37,10 +48,15 @@ __all__ = [
     "Perturbation",
     "Precision",
     "Registry",
+    "RoundRecord",
+    "RoundReport",
     "RunFolderError",
     "Scaling",
+    "SearchReport",
+    "Seconds",
     "ServerHalf",
     "Settings",
+    "Similarity",
     "Tensors",
     "Update",
     "by_name",
