@@ -30,7 +30,7 @@ def digest(result: Result) -> str:
     assert result.module is not None
     for name, tensor in result.module.state_dict().items():
         found.update(name.encode() + tensor.contiguous().numpy().tobytes())
-    found.update(json.dumps([record["loss"] for record in result.records]).encode())
+    found.update(json.dumps([record.metrics.get("loss") for record in result.records]).encode())
     return found.hexdigest()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing as mp
 import resource
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from shutil import rmtree
 from statistics import median
@@ -28,7 +29,7 @@ from fedpace.data import Federation, load
 from fedpace.engine import Executor, Measuring, Plan, Processes, RunFolder, Serial
 from fedpace.engine.training import Training, one_thread
 from fedpace.models import build
-from fedpace.server import Schedule, Server, Stage
+from fedpace.server import Exchange, Schedule, Server
 
 CLIENTS, STEPS, BATCH, REPEATS = 4, 20, 32, 9
 WORKERS = 2
@@ -108,8 +109,7 @@ class Engine:
         self._folder.append(record)
         self._folder.checkpoints.write(self._number, self._training.server.state())
         self._number += 1
-        seconds: dict[str, float] = record["seconds"]
-        return seconds
+        return asdict(record.seconds)
 
     def close(self) -> None:
         """Stop the workers and remove what was written."""
@@ -142,11 +142,11 @@ def _round(rule: str, size: int, clients: int) -> float:
     """Bytes that a round of the server takes at its peak, beyond model and update."""
     layout, row, none = Layout(("weight",), ((size,),)), torch.randn(size), torch.zeros(0)
     server = Server(layout, torch.zeros(size), Buffers(none, none.long()), Schedule(), pairwise=0)
-    stage = Stage(rule=rules.get(rule)())
+    exchange = Exchange(rule=rules.get(rule)())
     update = Update(0, row, 1)
     before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    server.exchange(stage, (update for _ in range(clients)), clients)
+    server.exchange(exchange, (update for _ in range(clients)), clients)
     peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) * 1024
     return peak - before
 

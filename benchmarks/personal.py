@@ -53,7 +53,7 @@ class Clock(Listener):
         """Note the round, and begin the next one."""
         self.overheads.append(perf_counter() - self._start - self._spent["work"])
         self.storing.append(self._spent["state"])
-        self.bytes_up = record["bytes_up"]
+        self.bytes_up = record.bytes_up
         self._begin()
 
     def timing(self, kind: type, method: str, on: str) -> AbstractContextManager[object]:

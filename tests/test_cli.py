@@ -84,7 +84,7 @@ def run_json(folder):
 
 
 def losses(folder):
-    return [json.loads(line)["loss"] for line in (Path(folder) / "rounds.jsonl").read_text().splitlines()]
+    return [json.loads(line)["metrics"]["loss"] for line in (Path(folder) / "rounds.jsonl").read_text().splitlines()]
 
 
 # What a user can get wrong: one line, exit code 2, nothing written.
@@ -325,7 +325,7 @@ def test_own_data_from_a_folder_of_images(fedpace, place):
 def test_run_says_what_came_out_and_where_it_is(fedpace, place):
     found = fedpace("run", "fedavg", *FAST, "--out", place / "mine")
     assert (found.code, found.err) == (0, "")
-    final = json.loads((place / "mine" / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]
+    final = json.loads((place / "mine" / "rounds.jsonl").read_text().splitlines()[-1])["metrics"]["accuracy"]
     assert f"final {final:.2%}" in found.out
     assert f"{place / 'mine' / 'curves.png'}\n" in found.out
     assert (place / "mine" / "curves.png").stat().st_size > 0

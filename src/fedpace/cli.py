@@ -106,10 +106,11 @@ def main() -> None:
 
 def _one_line(error: Exception) -> str | None:
     """What to tell of a mistake of the user's; ``None`` for a defect of ours."""
+    from fedpace.core import FedpaceError, one_line
+
     if isinstance(error, UsageError):
         error.ctx = None  # the message alone, without the usage
-        return " ".join(error.format_message().split())
-    from fedpace.core import FedpaceError
+        return one_line(error.format_message())
 
     return str(error) if isinstance(error, FedpaceError) else None
 
@@ -261,13 +262,15 @@ def show(
 ) -> None:
     """Show what a run did: settings, accuracy, stages, conflict, cost."""
     from fedpace.analysis import run_overview, summarise
-    from fedpace.engine import read_rounds, read_run
+    from fedpace.engine import read_metric, read_rounds, read_run
 
     run, records = read_run(folder), read_rounds(folder)
+    metric = read_metric(run)
     if as_json:
-        _print_json({"config": run["config"], "summary": summarise(records), "warnings": run.get("warnings", [])})
+        summary = summarise(records, metric=metric)
+        _print_json({"config": run["config"], "summary": summary, "warnings": run.get("warnings", [])})
         return
-    out_console.print(run_overview(run, records))
+    out_console.print(run_overview(run, records, metric))
 
 
 @app.command()

@@ -1,10 +1,15 @@
 """Synthetic histories with round numbers, so that every expected value can be computed by hand."""
 
+import json
+
 import pytest
+
+from fedpace.core import RoundRecord
 
 
 def make_record(number, accuracy=None, **given):
-    return {
+    """A round, in the words of the first version of records, which knew accuracy only."""
+    table = {
         "round": number,
         "stage": "fedavg",
         "cohort": [0, 1, 2],
@@ -19,6 +24,7 @@ def make_record(number, accuracy=None, **given):
         "seconds": {"local": 1.5, "evaluate": 0.5},
         **given,
     }
+    return RoundRecord.from_json(json.dumps(table))
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.analysis import fairness, late_accuracy
+from fedpace.analysis import fairness, late_clients
+from fedpace.core import RoundRecord
 
 ACCURACIES = st.lists(st.floats(0, 1), min_size=1, max_size=60)
 
 
 def measured(accuracies, number=0):
-    return {"round": number, "client_accuracy": {str(client): value for client, value in enumerate(accuracies)}}
+    return RoundRecord(round=number, client_metrics={i: {"accuracy": value} for i, value in enumerate(accuracies)})
 
 
 @given(accuracies=ACCURACIES, shift=st.floats(0, 1))
@@ -31,15 +32,17 @@ def test_the_worst_decile_is_rounded_up(clients, worst):
 
 
 def test_the_last_round_that_measured_clients_counts():
-    found = fairness([measured([0.0, 0.0]), measured([0.2, 0.6], 1), {"round": 2, "client_accuracy": {}}, {"round": 3}])
+    found = fairness([measured([0.0, 0.0]), measured([0.2, 0.6], 1), RoundRecord(round=2), RoundRecord(round=3)])
     assert (found.mean, found.spread, found.worst_decile) == pytest.approx((0.4, 0.2, 0.2))
-    assert all(map(isnan, (fairness([]).mean, fairness([]).spread, fairness([{"round": 0}]).worst_decile)))
+    assert all(map(isnan, (fairness([]).mean, fairness([]).spread, fairness([RoundRecord(round=0)]).worst_decile)))
 
 
 def test_late_clients_are_the_last_ones():
     run = {"config": {"cohort": {"late": 2}}, "clients": 12}
-    assert late_accuracy(run, [measured([0.0] * 10 + [0.5, 0.7])]) == pytest.approx(0.6)
-    assert late_accuracy(run, [{"round": 0, "client_accuracy": {"3": 0.1, "10": 0.4}}]) == pytest.approx(0.4)
+    assert late_clients(run, [measured([0.0] * 10 + [0.5, 0.7])]) == pytest.approx(0.6)
+    assert late_clients(
+        run, [RoundRecord(round=0, client_metrics={3: {"accuracy": 0.1}, 10: {"accuracy": 0.4}})]
+    ) == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(
@@ -53,4 +56,4 @@ def test_late_clients_are_the_last_ones():
     ],
 )
 def test_without_late_clients_that_were_measured_there_is_no_accuracy_of_theirs(run):
-    assert isnan(late_accuracy(run, [measured([0.5, 0.6])]))
+    assert isnan(late_clients(run, [measured([0.5, 0.6])]))

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from fedpace.analysis import (
-    accuracy_and_similarity,
-    accuracy_and_similarity_of,
-    accuracy_curves,
     agreement_by_layer,
     chance_agreement,
-    client_accuracy_curve,
+    client_metric_curve,
     mean_agreement,
+    metric_and_similarity,
+    metric_and_similarity_of,
+    metric_curves,
     save,
 )
 from fedpace.analysis._style import line_style, spread
@@ -26,7 +26,7 @@ def texts(axes):
 
 
 def test_curves_are_means_in_a_band_of_extremes(curve):
-    figure = accuracy_curves({"a": [curve([0.1, 0.2]), curve([0.3, 0.6])], "b": [curve([0.5, 0.5])]})
+    figure = metric_curves({"a": [curve([0.1, 0.2]), curve([0.3, 0.6])], "b": [curve([0.5, 0.5])]})
     (axes,) = figure.axes
     a, b = visible(axes)
     assert list(a.get_ydata()) == pytest.approx([0.2, 0.4])
@@ -40,44 +40,44 @@ def test_curves_are_means_in_a_band_of_extremes(curve):
 
 def test_many_methods_have_no_bands(curve):
     runs = [curve([0.1, 0.2]), curve([0.3, 0.6])]
-    (axes,) = accuracy_curves(dict.fromkeys("abcdef", runs)).axes
+    (axes,) = metric_curves(dict.fromkeys("abcdef", runs)).axes
     assert not axes.collections
     assert axes.get_title(loc="left") == "mean of 2 seeds"
 
 
 def test_note_counts_the_seeds_that_all_methods_have(curve):
     runs = [curve([0.1]), curve([0.2])]
-    assert "of 2 seeds" in accuracy_curves({"a": runs, "b": runs}).axes[0].get_title(loc="left")
-    assert accuracy_curves({"a": runs[:1]}).axes[0].get_title(loc="left") == ""
+    assert "of 2 seeds" in metric_curves({"a": runs, "b": runs}).axes[0].get_title(loc="left")
+    assert metric_curves({"a": runs[:1]}).axes[0].get_title(loc="left") == ""
 
 
 def test_curves_skip_rounds_that_a_seed_did_not_measure(curve):
-    figure = accuracy_curves({"a": [curve([0.1, None, 0.3]), curve([0.1, 0.9, 0.3, 0.4])]})
+    figure = metric_curves({"a": [curve([0.1, None, 0.3]), curve([0.1, 0.9, 0.3, 0.4])]})
     line = visible(figure.axes[0])[0]
     assert list(line.get_xdata()) == [0, 2]
     assert list(line.get_ydata()) == pytest.approx([0.1, 0.3])
 
 
 def test_method_that_measured_nothing_has_no_line(curve):
-    figure = accuracy_curves({"a": [curve([None])], "b": [], "c": [curve([0.1])]}, title="T")
+    figure = metric_curves({"a": [curve([None])], "b": [], "c": [curve([0.1])]}, title="T")
     assert [line.get_label() for line in visible(figure.axes[0])] == ["c"]
     assert figure.get_suptitle() == "T"
 
 
 def test_accuracy_axis_is_in_percent(curve):
-    axes = accuracy_curves({"a": [curve([0.1, 0.2])]}).axes[0]
+    axes = metric_curves({"a": [curve([0.1, 0.2])]}).axes[0]
     assert axes.yaxis.get_major_formatter()(0.125, None) == "12.5%"
 
 
 def test_client_accuracy_is_the_mean_over_participants(record):
     found = [{"0": 0.2, "4": 0.6}, {}, None, {"1": 0.5}]
     records = [record(number, 0.9, client_accuracy=by_client) for number, by_client in enumerate(found)]
-    assert client_accuracy_curve([*records, record(4, 0.9)]) == pytest.approx({0: 0.4, 3: 0.5})
+    assert client_metric_curve([*records, record(4, 0.9)]) == pytest.approx({0: 0.4, 3: 0.5})
 
 
 def test_curves_of_something_else_than_held_out_accuracy(record):
     runs = [[record(0, 0.9, client_accuracy={"0": 0.2, "1": 0.4}), record(1, 0.9)]]
-    (axes,) = accuracy_curves({"a": runs}, of=client_accuracy_curve, ylabel="training accuracy").axes
+    (axes,) = metric_curves({"a": runs}, of=client_metric_curve, ylabel="training accuracy").axes
     assert visible(axes)[0].get_xydata().tolist() == [[0, pytest.approx(0.3)]]
     assert axes.get_ylabel() == "training accuracy"
 
@@ -94,7 +94,7 @@ def test_lines_of_many_methods_differ():
 
 
 def test_accuracy_and_similarity_share_rounds(staged):
-    upper, lower = accuracy_and_similarity(staged).axes
+    upper, lower = metric_and_similarity(staged).axes
     (accuracy,) = upper.lines
     assert list(accuracy.get_xdata()) == [0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11]  # round 3 was not evaluated
     drawn = {x: y for line in lower.lines if line.get_label() != "_zero" for x, y in line.get_xydata()}
@@ -107,7 +107,7 @@ def test_accuracy_and_similarity_share_rounds(staged):
 
 
 def test_stages_are_shaded_and_named(staged):
-    upper, lower = accuracy_and_similarity(staged).axes
+    upper, lower = metric_and_similarity(staged).axes
     for axes in (upper, lower):
         edges = [(span.get_x(), span.get_x() + span.get_width()) for span in axes.patches]
         assert edges == [(1.5, 4.5), (5.5, 9.5), (9.5, 11.5)]
@@ -117,21 +117,21 @@ def test_stages_are_shaded_and_named(staged):
 
 def test_names_of_narrow_stages_are_stacked(record):
     stages = ["fedavg"] * 50 + ["annealing", "dampening"] + ["fedavg"] * 50
-    upper, _ = accuracy_and_similarity([record(i, 0.5, stage=stage) for i, stage in enumerate(stages)]).axes
+    upper, _ = metric_and_similarity([record(i, 0.5, stage=stage) for i, stage in enumerate(stages)]).axes
     first, second = (text.xyann[1] for text in upper.texts)
     assert second - first >= 12
 
 
 @pytest.mark.parametrize("accuracies", [[], [0.1]])
 def test_a_run_without_rounds_or_similarity_says_so(curve, accuracies):
-    _, lower = accuracy_and_similarity(curve(accuracies)).axes
+    _, lower = metric_and_similarity(curve(accuracies)).axes
     assert lower.get_legend() is None
     assert [text.get_text() for text in lower.texts] == ["no pair of updates to compare"]
 
 
 def test_runs_side_by_side_have_a_column_each_on_the_same_scales(staged, record):
     low = [record(n, 0.01 * n, similarity={"kind": "update", "mean": -0.5}) for n in range(30)]
-    figure = accuracy_and_similarity_of({"full": staged, "low": low}, title="T")
+    figure = metric_and_similarity_of({"full": staged, "low": low}, title="T")
     uppers, lowers = figure.axes[:2], figure.axes[2:]
     assert [axes.get_title(loc="left") for axes in uppers] == ["full", "low"]
     assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy", "", "mean pairwise cosine", ""]
@@ -146,14 +146,14 @@ def test_runs_side_by_side_have_a_column_each_on_the_same_scales(staged, record)
 
 
 def test_each_column_makes_the_figure_wider(curve):
-    widths = [accuracy_and_similarity_of({str(i): curve([0.1]) for i in range(n)}).get_figwidth() for n in (1, 2, 3)]
+    widths = [metric_and_similarity_of({str(i): curve([0.1]) for i in range(n)}).get_figwidth() for n in (1, 2, 3)]
     assert widths == sorted(set(widths))
-    assert widths[0] == accuracy_and_similarity(curve([0.1])).get_figwidth()
+    assert widths[0] == metric_and_similarity(curve([0.1])).get_figwidth()
 
 
 def test_a_stage_has_the_same_colour_in_every_column(staged):
-    without = [record for record in staged if record["stage"] != "anneal"]
-    full, ablated, *_ = accuracy_and_similarity_of({"full": staged, "without annealing": without}).axes
+    without = [record for record in staged if record.stage != "anneal"]
+    full, ablated, *_ = metric_and_similarity_of({"full": staged, "without annealing": without}).axes
     assert [span.get_facecolor() for span in full.patches[1:]] == [span.get_facecolor() for span in ablated.patches]
     assert texts(ablated) == ["dampen", "prune"]
 
@@ -161,7 +161,7 @@ def test_a_stage_has_the_same_colour_in_every_column(staged):
 def test_headings_stand_level_above_the_names_of_stages(record):
     stages = ["fedavg"] * 50 + ["annealing", "dampening"] + ["fedavg"] * 50
     crowded = [record(i, 0.5, stage=stage) for i, stage in enumerate(stages)]
-    figure = accuracy_and_similarity_of({"crowded": crowded, "plain": [record(0, 0.5)]})
+    figure = metric_and_similarity_of({"crowded": crowded, "plain": [record(0, 0.5)]})
     figure.draw_without_rendering()
     crowded_axes, plain_axes = figure.axes[:2]
     top = max(text.get_window_extent().y1 for text in crowded_axes.texts)
@@ -170,7 +170,7 @@ def test_headings_stand_level_above_the_names_of_stages(record):
 
 
 def test_legends_of_similarity_stay_in_their_column(staged):
-    figure = accuracy_and_similarity_of({str(i): staged for i in range(4)})
+    figure = metric_and_similarity_of({str(i): staged for i in range(4)})
     figure.draw_without_rendering()
     for axes in figure.axes[4:]:
         assert axes.get_legend().get_window_extent().x1 <= axes.get_window_extent().x1
@@ -178,7 +178,7 @@ def test_legends_of_similarity_stay_in_their_column(staged):
 
 def test_no_runs_side_by_side_is_an_error():
     with pytest.raises(ConfigError, match="expected at least one column"):
-        accuracy_and_similarity_of({})
+        metric_and_similarity_of({})
 
 
 def test_mean_agreement_of_a_histogram():
@@ -230,6 +230,6 @@ def test_equal_figures_are_equal_files(staged, tmp_path, monkeypatch, suffix):
 
 def test_unknown_suffix_is_one_line(curve, tmp_path):
     with pytest.raises(ConfigError, match=r"expected a name ending in \.png, \.svg, \.pdf, found '\.jpeg'") as caught:
-        save(accuracy_curves({"a": [curve([0.1])]}), tmp_path / "new" / "a.jpeg")
+        save(metric_curves({"a": [curve([0.1])]}), tmp_path / "new" / "a.jpeg")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "new").exists()

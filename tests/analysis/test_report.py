@@ -13,7 +13,7 @@ from fedpace.analysis import ReportedRun, write_report
 from fedpace.analysis.report._html import number, round_axis
 from fedpace.analysis.report._runs import thinned
 from fedpace.analysis.report.similarity import snapshots
-from fedpace.core import ConfigError
+from fedpace.core import Agreement, ConfigError, RoundRecord, Similarity
 
 SECTIONS = ["comparison", "curves", "pairs", "layers", "clients", "events", "cost", "settings"]
 
@@ -80,8 +80,9 @@ def runs(record):
     config = {"method": "a", "rounds": 3, "data": {"source": "digits"}, "dampen": None, "local": {"lr": 0.1}}
     other = {**config, "method": "b", "description": "The <other>.", "dampen": {"first": 2, "rule": {"name": "x"}}}
     staged = measured(record, [0.2, 0.3, 0.51])
-    for late in staged[1:]:
-        late |= {"stage": "dampen", "similarity": {**late["similarity"], "kind": "gradient"}}
+    staged[1:] = [
+        replace(late, stage="dampen", similarity=replace(late.similarity, kind="gradient")) for late in staged[1:]
+    ]
     return [
         ReportedRun("a", 0, config, measured(record, [0.1, 0.2, 0.4])),
         ReportedRun("a", 1, config, measured(record, [0.3, 0.2, 0.4])),
@@ -133,7 +134,7 @@ def test_tables_compare_final_best_last_and_area(runs, tmp_path):
     assert [title.split(",")[0] for title in titles] == [
         "Final accuracy",
         "Best accuracy",
-        "Accuracy",
+        "Mean accuracy of the last 10 measured rounds",
         "Area under the accuracy curve",
     ]
     row = found.index("b")
@@ -200,7 +201,7 @@ def test_changing_cohorts_meet_in_the_mean(record, tmp_path):
         *measured(record, [0.1], clients=(1, 5), cosine=-0.4),
         *measured(record, [0.1], clients=(0, 1), cosine=0.4),
     ]
-    records = [{**one, "round": number} for number, one in enumerate(records)]
+    records = [replace(one, round=number) for number, one in enumerate(records)]
     ((figure),) = write([ReportedRun("a", 0, {}, records)], tmp_path).figures["pairs"]
     mean, first, second, _ = (frame["data"][0] for frame in figure["frames"])
     assert mean["x"] == ["0", "1", "5"]
@@ -221,7 +222,7 @@ def test_agreement_of_layers_is_a_heat_map_with_gaps(staged, tmp_path):
         "Least agreement: conv.bias, 0.33 on average; below chance in 6 of 6 rounds, first in round 6"
         in (page.text["layers"])
     )
-    del staged[8]["agreement"]
+    staged[8] = replace(staged[8], agreement=None)
     (heat,) = write([ReportedRun("a", 0, {}, staged)], tmp_path).figures["layers"][0]["data"]
     assert heat["z"][0][2] is None
 
@@ -283,7 +284,7 @@ def test_cost_is_a_mean_over_seeds(curve, tmp_path):
     runs = [ReportedRun("a", 0, {}, curve([0.1] * 2)), ReportedRun("a", 1, {}, curve([0.1] * 4))]
     found = cells(write(runs, tmp_path).text["cost"])
     # three rounds on average, of 100 bytes up, 200 down, 1.5 and 0.5 seconds
-    assert found[-7:] == ["a", "3", "300 bytes", "600 bytes", "6.0 s", "4.5 s", "1.5 s"]
+    assert found[-9:] == ["a", "3", "300 bytes", "600 bytes", "6.0 s", "0.0 s", "4.5 s", "0.0 s", "1.5 s"]
 
 
 def test_settings_are_said_once_and_then_only_differences(runs, tmp_path):
@@ -314,10 +315,10 @@ def test_labels_and_warnings_cannot_inject_markup(record, tmp_path):
     "records",
     [
         [],
-        [{"round": 0}],
-        [{"round": 0, "accuracy": None, "similarity": None, "agreement": None, "client_accuracy": {}}],
-        [{"round": 0, "cohort": [0], "similarity": {"mean": None, "matrix": [[1.0]]}, "agreement": {"layers": {}}}],
-        [{"round": 0, "cohort": [0, 1], "similarity": {"mean": None, "matrix": [[None, None]] * 2}}],
+        [RoundRecord(round=0)],
+        [RoundRecord(round=0, metrics={"accuracy": None}, client_metrics={0: {"accuracy": None}})],
+        [RoundRecord(round=0, cohort=[0], similarity=Similarity(matrix=[[1.0]]), agreement=Agreement())],
+        [RoundRecord(round=0, cohort=[0, 1], similarity=Similarity(matrix=[[None, None]] * 2))],
     ],
     ids=["no rounds", "bare", "null", "one client", "no direction"],
 )
@@ -350,8 +351,7 @@ def test_a_report_about_nothing_is_an_error(tmp_path):
 def test_many_runs_make_a_small_file_quickly(record, tmp_path):
     histories = [measured(record, np.linspace(0.1, 0.9, 50) + seed / 1e7) for seed in range(40)]
     layers = {f"features.{i}.weight": [0, 12345 + i, 0, 6789] for i in range(20)}
-    for one in (one for records in histories for one in records):
-        one["agreement"] = {"layers": layers}
+    histories = [[replace(one, agreement=Agreement(layers=layers)) for one in records] for records in histories]
     runs = [ReportedRun(f"local.lr={i}, dampen.first=20", 0, {"i": i}, records) for i, records in enumerate(histories)]
     start = time.perf_counter()
     path = write_report(runs, tmp_path / "report.html")

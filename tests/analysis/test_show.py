@@ -3,6 +3,8 @@ from rich.console import Console
 
 from fedpace.analysis import run_overview
 from fedpace.analysis.show import sparkline
+from fedpace.core import RoundRecord
+from fedpace.tasks import Metric
 
 RUN = {
     "config": {
@@ -39,7 +41,7 @@ def test_accuracy_stages_and_warnings(staged):
     assert "final 32.00%" in lines  # 0.1 + 0.02 * 11
     assert "best 32.00%" in lines
     assert "area under curve 0.2100" in lines  # a straight line from .10 to .32
-    assert any(line.startswith("by round ▁") and line.endswith("█ 10.0% to 32.0%") for line in lines)
+    assert any(line.startswith("by round ▁") and line.endswith("█ 10.00% to 32.00%") for line in lines)
     assert "anneal rounds 2–4: a search for a point where clients agree better, then training" in lines
     assert "fedavg rounds 5" in lines
     assert "stage 'prune' cannot act [N = 3]" in lines
@@ -100,7 +102,20 @@ def test_long_times(record, seconds, words):
 @pytest.mark.parametrize("run", [{}, {"config": None, "warnings": None, "seed": None}])
 def test_missing_keys_are_tolerated(run):
     assert "no round measured accuracy" in shown(run, [])
-    assert "final 50.00%" in shown(run, [{"round": 0, "accuracy": 0.5}])
+    assert "final 50.00%" in shown(run, [RoundRecord(round=0, metrics={"accuracy": 0.5})])
+
+
+def test_another_metric_is_named_and_shown_as_it_is():
+    history = [RoundRecord(round=i, metrics={"MAE": mae, "loss": 2 * mae}) for i, mae in enumerate((0.5, 0.25, 0.75))]
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(run_overview({}, history, Metric("MAE", rises=False)))
+    text = " ".join(capture.get().split())
+    assert "MAE" in text
+    assert "accuracy" not in text.lower()
+    assert "final 0.750" in text
+    assert "best 0.250" in text  # the lowest
+    assert "loss 1.5" in text
 
 
 def test_sparkline():

@@ -1,9 +1,9 @@
-import json
 from math import isnan
 
 import pytest
 
 from fedpace.analysis import StageWindow, similarity_curve, stage_windows, summarise
+from fedpace.core import RoundRecord
 
 
 def similarities(record, means):
@@ -74,7 +74,7 @@ def test_cost_search_and_pruning(record):
 
 
 def test_records_survive_json(staged):
-    assert summarise(json.loads(json.dumps(staged))) == summarise(staged)
+    assert summarise([RoundRecord.from_json(record.to_json()) for record in staged]) == summarise(staged)
 
 
 def test_stage_windows_are_inclusive_and_repeat(staged):

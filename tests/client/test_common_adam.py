@@ -54,13 +54,13 @@ def test_the_server_averages_squares_by_samples_and_forgets_the_last_round():
     half = work.server_half(layout, 2)
     none = Buffers(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
     server = Server(layout, bench.vector, none, Schedule(), half=half)
-    stage = server.schedule.base
-    assert server.extras(stage) == {}  # before the first round there are none
+    (asked,) = server.schedule.base.exchanges
+    assert server.extras(asked) == {}  # before the first round there are none
     for _ in range(2):
         updates = [bench.run(work, one, client=client) for client, one in enumerate(own)]
-        server.exchange(stage, updates, 2)
+        server.exchange(asked, updates, 2)
         expected = sum(len(one) * update.extras["moments"] for one, update in zip(own, updates, strict=True)) / 64
-        torch.testing.assert_close(server.extras(stage)["moments"], expected)
+        torch.testing.assert_close(server.extras(asked)["moments"], expected)
 
 
 def test_negative_squares_of_a_client_that_lies_count_as_zero():

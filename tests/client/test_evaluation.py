@@ -76,9 +76,9 @@ def test_a_perfect_and_a_useless_model():
 
 def test_no_positions_give_no_examples():
     update = BENCH.run(Evaluation(start=600, stop=700), DATA)
-    assert (update.examples, update.metrics["correct"], update.metrics["loss"]) == (0, 0, 0.0)
+    assert (update.examples, update.metrics) == (0, {})
 
 
 def test_a_start_behind_the_shard_gives_no_examples():
     update = BENCH.run(Evaluation(start=700, stop=800), DATA)
-    assert (update.examples, update.metrics["correct"]) == (0, 0)
+    assert (update.examples, update.metrics) == (0, {})

@@ -59,14 +59,14 @@ def test_the_servers_control_is_the_mean_of_all_clients_controls(option):
     none = Buffers(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
     server = Server(layout, bench.vector, none, Schedule(), half=work.server_half(layout, 3))
     kept = {}
-    stage = server.schedule.base
+    (asked,) = server.schedule.base.exchanges
     for cohort in ([0, 1], [1, 2], [0]):
-        extras = server.extras(stage)
+        extras = server.extras(asked)
         bench.vector = server.vector.clone()
         answers = [bench.run(work, own[i], client=i, extras=extras, state=kept.get(i)) for i in cohort]
-        server.exchange(stage, answers, len(cohort), lambda update: kept.__setitem__(update.client, update.state))
+        server.exchange(asked, answers, len(cohort), lambda update: kept.__setitem__(update.client, update.state))
         expected = sum(state["control"] for state in kept.values()) / 3
-        torch.testing.assert_close(server.extras(stage)["control"], expected, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(server.extras(asked)["control"], expected, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from fedpace.core import Update
 from fedpace.data import Federation, load
 from fedpace.engine import Plan
 from fedpace.models import build
-from fedpace.server import Annealing, Pace, Pruning, Schedule, ServerSGD, Stage
+from fedpace.server import Annealing, Pace, Pruning, Schedule, ServerSGD
+from tests.stages import stage_with
 
 ROUNDS = 6
 STEP = ServerSGD(lr=0.5, momentum=0.5)
@@ -28,10 +29,10 @@ def every_stage() -> Schedule:
     """FedAvg, annealing, a pace and what it does, dampening with momentum and pruning, in six rounds."""
     return Schedule(
         stages=(
-            Stage(name="anneal", first=1, last=1, search=Annealing(k=2)),
-            Stage(name="pace", first=2, last=2, pace=Pace()),
-            Stage(name="dampen", first=3, last=3, rule=Dampened(), optimizer=STEP, pace=Pace()),
-            Stage(name="prune", first=4, sends="gradient", rule=Dampened(), counts=True, prunes=True),
+            stage_with(name="anneal", first=1, last=1, search=Annealing(k=2)),
+            stage_with(name="pace", first=2, last=2, pace=Pace()),
+            stage_with(name="dampen", first=3, last=3, rule=Dampened(), optimizer=STEP, pace=Pace()),
+            stage_with(name="prune", first=4, sends="gradient", rule=Dampened(), counts=True, prunes=True),
         ),
         pruning=Pruning(threshold=0.3),
     )

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from fedpace.client import ClientWork, LocalSGD
-from fedpace.core import ClientError, Update
+from fedpace.core import ClientError, Dropped, Update
 from fedpace.engine import Processes, Serial, train
-from fedpace.engine.worker import Task, Worker
+from fedpace.engine.worker import Turn, Worker
 from tests.engine import small
+from tests.records import untimed
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +26,7 @@ def reference():
 def test_processes_give_bitwise_the_model_of_serial(reference, workers):
     outcome = train(small.module(), small.federation(), small.plan(executor=Processes(workers=workers)))
     assert torch.equal(small.weights(outcome.module), small.weights(reference.module))
-    for mine, theirs in zip(outcome.records, reference.records, strict=True):
-        assert {**mine, "seconds": None} == {**theirs, "seconds": None}
+    assert untimed(outcome.records) == untimed(reference.records)
 
 
 def test_spawned_workers_agree_too(reference, monkeypatch):
@@ -56,10 +56,10 @@ class Slow(ClientWork):
 def test_answers_come_in_the_order_of_the_tasks_and_rows_are_reused():
     federation, vector = small.federation(), torch.zeros(Worker(small.module(), small.federation()).model.layout.size)
     buffers = Worker(small.module(), federation).model.buffers
-    tasks = [Task(client, Slow(), 0) for client in range(5)]
+    turns = [Turn(client, Slow(), 0) for client in range(5)]
     with Processes(workers=2).start(small.module(), federation) as execution:
         for _ in range(2):
-            answers = [small.copied(update) for update in execution.run(tasks, vector, buffers)]
+            answers = [small.copied(update) for update in execution.run(turns, vector, buffers)]
             assert [update.client for update in answers] == [0, 1, 2, 3, 4]
             assert [update.vector[0].item() for update in answers] == [0, 1, 2, 3, 4]
     assert len({update.metrics["pid"] for update in answers}) == 2
@@ -83,7 +83,7 @@ def test_a_killed_worker_is_replaced_and_the_result_is_bitwise_the_same(referenc
     outcome = train(small.module(), small.federation(), plan)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "3"]
     assert torch.equal(small.weights(outcome.module), small.weights(reference.module))
-    assert all(record["dropped"] == [] for record in outcome.records)
+    assert all(record.dropped == [] for record in outcome.records)
 
 
 class AlwaysKilled(LocalSGD):
@@ -98,8 +98,8 @@ class AlwaysKilled(LocalSGD):
 def test_a_client_that_kills_every_worker_is_dropped_and_named():
     plan = small.plan(executor=Processes(workers=2), local=AlwaysKilled(max_steps=1), rounds=5)
     record = train(small.module(), small.federation(), plan).records[0]
-    assert [drop["client"] for drop in record["dropped"]] == [1]
-    assert "died 3 times" in record["dropped"][0]["reason"]
+    assert [drop.client for drop in record.dropped] == [1]
+    assert "died 3 times" in record.dropped[0].reason
 
 
 class Raises(LocalSGD):
@@ -117,8 +117,8 @@ class Raises(LocalSGD):
 def test_a_failing_client_is_dropped_and_the_round_goes_on(executor):
     plan = small.plan(executor=executor, local=Raises(max_steps=1, failing=(2,)), rounds=5)
     record = train(small.module(), small.federation(), plan).records[0]
-    assert record["dropped"] == [{"client": 2, "reason": "RuntimeError: no such file"}]
-    assert record["train_loss"] > 0
+    assert record.dropped == [Dropped(2, "RuntimeError: no such file")]
+    assert record.train_loss > 0
 
 
 def test_if_every_client_fails_the_run_stops_with_the_reason():
@@ -141,8 +141,8 @@ class Shaped(LocalSGD):
 def test_a_wrong_shape_is_dropped(executor):
     plan = small.plan(executor=executor, local=Shaped(max_steps=1), rounds=5)
     record = train(small.module(), small.federation(), plan).records[0]
-    assert [drop["client"] for drop in record["dropped"]] == [0]
-    assert "wrong shape" in record["dropped"][0]["reason"]
+    assert [drop.client for drop in record.dropped] == [0]
+    assert "wrong shape" in record.dropped[0].reason
 
 
 def test_no_worker_outlives_its_run():
@@ -162,6 +162,8 @@ KILLED = """
 import os, signal, time
 from fedpace.engine import Processes
 from tests.engine import small
+from tests.records import untimed
+from fedpace.core import Dropped
 
 execution = Processes(workers=2).start(small.module(), small.federation())
 print(*(worker.process.pid for worker in execution._processes), flush=True)

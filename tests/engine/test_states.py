@@ -110,7 +110,7 @@ def test_controls_change_the_result(uninterrupted):
 def test_resume_is_bitwise_even_from_the_checkpoint_before_the_last(uninterrupted, tmp_path, damaged):
     class Stop(Listener):
         def finished_round(self, record):
-            if record["round"] == 3:
+            if record.round == 3:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -126,7 +126,7 @@ def test_traffic_counts_a_second_vector_each_way(uninterrupted):
     plain = run(local=LocalSGD(max_steps=1), rounds=1).records[0]
     size = sum(p.numel() for p in small.module().parameters())
     first = uninterrupted.records[0]
-    assert first["bytes_up"] - plain["bytes_up"] == first["bytes_down"] - plain["bytes_down"] == 3 * 4 * size
+    assert first.bytes_up - plain.bytes_up == first.bytes_down - plain.bytes_down == 3 * 4 * size
 
 
 class Faulty(Scaffold):
@@ -149,13 +149,13 @@ class Faulty(Scaffold):
 def test_a_client_with_unusable_extras_is_dropped_and_keeps_nothing(fault, reason):
     records = run(local=Faulty(fault=fault, max_steps=1), cohort=Cohort(), rounds=5).records
     for record in records:
-        assert [dropped["client"] for dropped in record["dropped"]] == [2]
-        assert reason in record["dropped"][0]["reason"]
+        assert [dropped.client for dropped in record.dropped] == [2]
+        assert reason in record.dropped[0].reason
 
 
 def test_zero_coord_mends_extras_too():
     guard = Guard(nonfinite="zero_coord")
-    assert run(local=Mended(max_steps=1), cohort=Cohort(), rounds=2, guard=guard).records[1]["dropped"] == []
+    assert run(local=Mended(max_steps=1), cohort=Cohort(), rounds=2, guard=guard).records[1].dropped == []
 
 
 class Mended(Scaffold):

@@ -4,11 +4,13 @@ import pytest
 import torch
 
 from fedpace.aggregation import Dampened, Masked
-from fedpace.core import ConfigError, DataError, RunFolderError
+from fedpace.core import ConfigError, DataError, RoundRecord, RunFolderError
 from fedpace.data import load
 from fedpace.engine import Cohort, Listener, Measuring, RunFolder, Serial, read_rounds, read_run, train
-from fedpace.server import Annealing, Guard, Schedule, Stage
+from fedpace.server import Annealing, Guard, Schedule
 from tests.engine import small
+from tests.records import untimed
+from tests.stages import stage_with
 
 
 def run(folder=None, resume=False, listeners=(), **changes):
@@ -23,19 +25,19 @@ def uninterrupted():
 
 def test_a_record_holds_every_metric(uninterrupted):
     for record in uninterrupted.records:
-        assert 0 <= record["accuracy"] <= 1
-        assert record["loss"] > 0
-        assert set(record["client_accuracy"]) == {"0", "1", "2", "3", "4"}
-        assert record["similarity"]["kind"] == ("gradient" if record["stage"] == "prune" else "update")
-        assert -1 <= record["similarity"]["min"] <= record["similarity"]["mean"] <= 1
-        assert sum(record["agreement"]["histogram"]) == 94_410
-        assert sum(map(sum, record["agreement"]["layers"].values())) == 94_410
-        assert record["bytes_up"] > 0 < record["bytes_down"]
-        assert record["seconds"].keys() == {"search", "local", "aggregate", "evaluate"}
-    stages = [record["stage"] for record in uninterrupted.records]
+        assert 0 <= record.headline <= 1
+        assert record.metrics["loss"] > 0
+        assert set(record.client_headlines) == {0, 1, 2, 3, 4}
+        assert record.similarity.kind == ("gradient" if record.stage == "prune" else "update")
+        assert -1 <= record.similarity.min <= record.similarity.mean <= 1
+        assert sum(record.agreement.histogram) == 94_410
+        assert sum(map(sum, record.agreement.layers.values())) == 94_410
+        assert record.bytes_up > 0 < record.bytes_down
+        assert record.seconds.local > 0 < record.seconds.evaluate
+    stages = [record.stage for record in uninterrupted.records]
     assert stages == ["fedavg", "anneal", "pace", "dampen", "prune", "prune"]
-    assert uninterrupted.records[1]["search"]["candidates"] == 2
-    pruned = [record["pruned"] for record in uninterrupted.records]
+    assert uninterrupted.records[1].search.candidates == 2
+    pruned = [record.pruned for record in uninterrupted.records]
     assert pruned[:4] == [0, 0, 0, 0]
     assert 0 < pruned[4] <= pruned[5]
 
@@ -55,7 +57,7 @@ def test_data_of_one_class_are_refused():
 
 
 def test_dampening_with_one_client_is_the_plain_mean():
-    dampened = Schedule(base=Stage(rule=Dampened()))
+    dampened = Schedule(base=stage_with(rule=Dampened()))
     assert torch.equal(
         small.weights(run(schedule=dampened, cohort=Cohort(number=1)).module),
         small.weights(run(schedule=Schedule(), cohort=Cohort(number=1)).module),
@@ -63,7 +65,7 @@ def test_dampening_with_one_client_is_the_plain_mean():
 
 
 def test_masking_at_zero_is_fedavg_bitwise():
-    masked = run(schedule=Schedule(base=Stage(rule=Masked(tau=0.0))), rounds=3)
+    masked = run(schedule=Schedule(base=stage_with(rule=Masked(tau=0.0))), rounds=3)
     assert torch.equal(small.weights(masked.module), small.weights(run(schedule=Schedule(), rounds=3).module))
 
 
@@ -71,7 +73,7 @@ def test_the_trained_module_is_what_was_evaluated(uninterrupted):
     test = small.federation().test
     inputs, labels = test.batch(slice(None))
     accuracy = (uninterrupted.module(inputs).argmax(1) == labels).float().mean().item()
-    assert accuracy == pytest.approx(uninterrupted.records[-1]["accuracy"], abs=1e-6)
+    assert accuracy == pytest.approx(uninterrupted.records[-1].headline, abs=1e-6)
 
 
 def test_a_run_folder_holds_everything(tmp_path, uninterrupted):
@@ -87,15 +89,14 @@ def test_a_run_folder_holds_everything(tmp_path, uninterrupted):
 def test_an_interrupted_run_resumes_bitwise(tmp_path, uninterrupted, stop_after):
     class Stop(Listener):
         def finished_round(self, record):
-            if record["round"] + 1 == stop_after:
+            if record.round + 1 == stop_after:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, listeners=[Stop()])
     resumed = run(tmp_path, resume=True)
     assert torch.equal(small.weights(resumed.module), small.weights(uninterrupted.module))
-    without_time = [{**record, "seconds": None} for record in read_rounds(tmp_path)]
-    assert without_time == [{**record, "seconds": None} for record in uninterrupted.records]
+    assert untimed(read_rounds(tmp_path)) == untimed(uninterrupted.records)
 
 
 def test_a_line_without_its_checkpoint_is_done_again(tmp_path, uninterrupted):
@@ -106,13 +107,13 @@ def test_a_line_without_its_checkpoint_is_done_again(tmp_path, uninterrupted):
         file.write('{"round": 6, "cut sho')
     resumed = run(tmp_path, resume=True)
     assert torch.equal(small.weights(resumed.module), small.weights(uninterrupted.module))
-    assert [record["round"] for record in read_rounds(tmp_path)] == list(range(small.ROUNDS))
+    assert [record.round for record in read_rounds(tmp_path)] == list(range(small.ROUNDS))
 
 
 def test_local_buffers_stay_with_their_client_and_survive_resume(tmp_path):
     class Stop(Listener):
         def finished_round(self, record):
-            if record["round"] == 2:
+            if record.round == 2:
                 raise KeyboardInterrupt
 
     kept = run(tmp_path / "whole", buffers="local")
@@ -136,8 +137,8 @@ def test_a_folder_with_a_run_is_refused_and_one_with_another_config_too(tmp_path
 
 def test_rounds_that_are_not_measured_have_no_accuracy():
     records = run(measuring=Measuring(every=4, per_client=0)).records
-    assert [record["accuracy"] is not None for record in records] == [False, False, False, True, False, True]
-    assert records[3]["client_accuracy"] == {}
+    assert [record.headline is not None for record in records] == [False, False, False, True, False, True]
+    assert records[3].client_metrics == {}
 
 
 def test_listeners_hear_warnings_and_idle_annealing_is_one_of_them():
@@ -147,7 +148,7 @@ def test_listeners_hear_warnings_and_idle_annealing_is_one_of_them():
         def warned(self, message):
             heard.append(message)
 
-    schedule = Schedule(stages=(Stage(name="anneal", first=0, last=1, search=Annealing(k=3)),))
+    schedule = Schedule(stages=(stage_with(name="anneal", first=0, last=1, search=Annealing(k=3)),))
     outcome = run(schedule=schedule, rounds=2, listeners=[Ear()])
     assert heard == outcome.warnings
     assert "none of 6 perturbations was accepted" in heard[0]
@@ -155,11 +156,11 @@ def test_listeners_hear_warnings_and_idle_annealing_is_one_of_them():
 
 def test_annealing_that_accepts_moves_the_model():
     usable = Annealing(k=4, perturbation={"rho": 1e-3}, accept={"beta": 0.0, "delta": 10.0})
-    schedule = Schedule(stages=(Stage(name="anneal", first=0, last=1, search=usable),))
+    schedule = Schedule(stages=(stage_with(name="anneal", first=0, last=1, search=usable),))
     outcome = run(schedule=schedule, rounds=2)
-    searches = [record["search"] for record in outcome.records]
-    assert any(search["accepted"] for search in searches)
-    assert all(search["gain"] > 0 for search in searches if search["accepted"])
+    searches = [record.search for record in outcome.records]
+    assert any(search.accepted for search in searches)
+    assert all(search.gain > 0 for search in searches if search.accepted)
     assert not torch.equal(small.weights(outcome.module), small.weights(run(schedule=Schedule(), rounds=2).module))
 
 
@@ -169,13 +170,13 @@ def test_nonfinite_updates_are_refused_when_told_to(monkeypatch):
 
     exploding = LocalSGD(optimizer="sgd", lr=1e30, max_steps=2)
     records = run(local=exploding, schedule=Schedule(), rounds=1).records
-    assert [drop["reason"] for drop in records[0]["dropped"]] == ["not finite"] * 5
+    assert [drop.reason for drop in records[0].dropped] == ["not finite"] * 5
     with pytest.raises(ClientError, match="not finite"):
         run(local=exploding, schedule=Schedule(), rounds=1, guard=Guard(nonfinite="raise"))
 
 
 def test_overlapping_stages_are_refused_before_anything_is_written(tmp_path):
-    overlapping = Schedule(stages=(Stage(name="a", first=0, last=3), Stage(name="b", first=3)))
+    overlapping = Schedule(stages=(stage_with(name="a", first=0, last=3), stage_with(name="b", first=3)))
     with pytest.raises(ConfigError, match=r"stages 'a' .* and 'b' .* overlap"):
         run(tmp_path / "new", schedule=overlapping)
     assert not (tmp_path / "new").exists()
@@ -191,7 +192,7 @@ def test_a_damaged_line_in_the_middle_is_an_error(tmp_path):
 
 def test_records_are_valid_json(uninterrupted):
     for record in uninterrupted.records:
-        assert json.loads(json.dumps(record, allow_nan=False)) == record
+        assert RoundRecord.from_json(record.to_json()) == record
 
 
 def test_a_model_that_diverged_is_recorded_as_null(tmp_path):

@@ -6,7 +6,7 @@ from fedpace.experiments.batch import Job
 FAST = {"executor": "serial", "local.max_steps": 1, "measuring.per_client": 0}
 """Settings under which a round of the linear model on the digits takes milliseconds."""
 
-MEASURED = ("round", "stage", "accuracy", "loss", "train_loss", "similarity", "agreement", "pruned")
+MEASURED = ("round", "stage", "metrics", "train_loss", "similarity", "agreement", "pruned")
 
 
 def fast_config(preset="fedavg", rounds=2, **overrides):
@@ -22,7 +22,7 @@ def job(folder, label="fedavg", **overrides):
 
 def measured(records):
     """What must be equal in two runs of the same config: everything but times."""
-    return [{key: record[key] for key in MEASURED} for record in records]
+    return [{key: getattr(record, key) for key in MEASURED} for record in records]
 
 
 def snapshot(folder):

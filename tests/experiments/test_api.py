@@ -73,8 +73,8 @@ def test_a_name_data_and_a_federation_give_the_same_run():
 def test_a_federation_is_taken_as_it_was_dealt():
     federation = fedpace.load("digits").partition("iid", clients=5)
     records = train(federation, settings={"measuring.per_client": 10}).records
-    assert records[0]["cohort"] == [0, 1, 2, 3, 4]
-    assert list(records[0]["client_accuracy"]) == ["0", "1", "2", "3", "4"]
+    assert records[0].cohort == [0, 1, 2, 3, 4]
+    assert list(records[0].client_headlines) == [0, 1, 2, 3, 4]
 
 
 def test_arrays_of_the_users_own():
@@ -111,7 +111,7 @@ def test_a_module_is_trained_from_its_weights_and_left_as_it_was():
 def test_a_factory_is_drawn_from_the_seed(model):
     one, again, other = (train(model=model, seed=seed).records for seed in (0, 0, 1))
     assert measured(one) == measured(again)
-    assert one[0]["loss"] != other[0]["loss"]
+    assert one[0].metrics != other[0].metrics
 
 
 def test_a_model_that_does_not_fit_is_one_line():
@@ -142,7 +142,7 @@ def test_models_and_their_options_may_differ_between_the_methods_of_a_comparison
     compare(variants, model="resnet8", seeds=[0], rounds=1, out=tmp_path)
     written = [fedpace.Result.read(tmp_path / f"{label}-seed0") for label in variants]
     assert [result.config["model"] for result in written] == ["resnet8", {"name": "resnet8", "norm": "batch"}]
-    assert written[0].records[0]["loss"] != written[1].records[0]["loss"]
+    assert written[0].records[0].metrics["loss"] != written[1].records[0].metrics["loss"]
 
 
 def test_options_of_a_module_that_is_built_already_are_refused():
@@ -165,7 +165,7 @@ def test_a_rule_of_the_users_own_needs_no_registration(tmp_path):
 
 def test_settings_reach_the_run():
     slow, quick = (train(settings={"local.lr": lr}).records for lr in (1e-4, 1e-2))
-    assert slow[-1]["train_loss"] > quick[-1]["train_loss"]
+    assert slow[-1].train_loss > quick[-1].train_loss
 
 
 def test_a_wrong_setting_is_one_line():
@@ -176,7 +176,7 @@ def test_a_wrong_setting_is_one_line():
 def test_a_seed_deals_draws_and_trains():
     one, again, other = (train(seed=seed).records for seed in (3, 3, 4))
     assert measured(one) == measured(again)
-    assert one[0]["loss"] != other[0]["loss"]
+    assert one[0].metrics != other[0].metrics
 
 
 # Results.
@@ -193,7 +193,7 @@ def test_a_result_shows_itself(tmp_path):
     assert f"{result.accuracy:.2%}" in html
     assert isinstance(result.plot(tmp_path / "curves.svg"), Figure)
     assert (tmp_path / "curves.svg").stat().st_size > 0
-    assert result.summary.final == result.accuracy == result.records[-1]["accuracy"]
+    assert result.summary.final == result.accuracy == result.records[-1].headline
 
 
 def test_a_result_is_read_from_its_folder(tmp_path):
@@ -297,7 +297,7 @@ def test_other_data_in_the_same_folder_are_noticed(tmp_path):
     except RunFolderError:
         return
     records = fedpace.Result.read(tmp_path / "fedavg-seed0").records
-    assert records[0]["cohort"] == [0, 1, 2, 3, 4]
+    assert records[0].cohort == [0, 1, 2, 3, 4]
     assert found.to_json() == fresh.to_json()
 
 
@@ -327,6 +327,13 @@ def test_the_package_offers_what_it_says():
         fedpace.trian  # noqa: B018
 
 
-def test_data_without_classes_are_refused_before_training():
-    with pytest.raises(ConfigError, match="expected classes to learn, found 1 number"):
-        train("diabetes", "fedavg", settings={"data.partition": {"name": "by", "column": "age"}})
+def test_data_without_classes_pose_a_task_of_their_own():
+    partition = {"name": "by", "column": "age"}
+    settings = {**FAST, "data.partition": partition, "local.lr": 0.05, "local.max_steps": 20}
+    result = fedpace.train("diabetes", "fedavg", model="linear", rounds=8, settings=settings)
+    assert list(result.records[-1].metrics) == ["R²", "MAE", "loss"]
+    assert 0.2 < result.final < 0.7
+    assert (result.metric.name, result.summary.best >= result.final) == ("R²", True)
+    assert "R²" in str(result)
+    with pytest.raises(ConfigError, match="not judged by accuracy but by R²"):
+        _ = result.accuracy

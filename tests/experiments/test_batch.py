@@ -99,7 +99,7 @@ def test_a_run_whose_process_is_killed_is_completed_by_the_same_call(tmp_path):
 def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):
     class Stop(Listener):
         def finished_round(self, record):
-            if record["round"] == 2:
+            if record.round == 2:
                 raise KeyboardInterrupt
 
     half = job(tmp_path, "half", rounds=5)

@@ -16,7 +16,8 @@ def names(config, rounds=50):
 def test_an_empty_config_is_fedavg_without_stages():
     schedule = RunConfig().schedule()
     assert schedule.stages == ()
-    assert (schedule.base.name, schedule.base.sends, schedule.base.weights) == ("fedavg", "update", "samples")
+    (exchange,) = schedule.base.exchanges
+    assert (schedule.base.name, exchange.sends, exchange.weights) == ("fedavg", "update", "samples")
     assert schedule.pruning is None
 
 
@@ -29,30 +30,30 @@ def test_the_base_is_named_after_what_it_does():
 def test_what_the_stages_of_fedpace_do():
     schedule = load_config("fedpace-paper").schedule()
     anneal, dampen, prune = schedule.stages
-    assert (anneal.sends, anneal.search.k, anneal.rule) == ("update", 8, schedule.base.rule)
-    for stage in (dampen, prune):
-        assert (stage.sends, stage.rule, stage.optimizer.lr, stage.search) == ("gradient", Dampened(), 0.01, None)
-    assert (dampen.counts, dampen.prunes, dampen.then) == (False, False, None)
-    assert (prune.counts, prune.prunes) == (True, True)
+    assert (anneal.search.k, anneal.exchanges) == (8, schedule.base.exchanges)
+    for stage, acts in ((dampen, False), (prune, True)):
+        (exchange,) = stage.exchanges
+        assert (exchange.sends, exchange.rule, exchange.optimizer.lr) == ("gradient", Dampened(), 0.01)
+        assert (stage.search, exchange.counts, exchange.prunes) == (None, acts, acts)
     assert schedule.pruning.threshold == 0.2
 
 
 def test_conflict_may_be_counted_from_dampening_on():
     dampen, prune = load_config("fedpace-dampen-prune", {"prune.count_from": "dampening"}).schedule().stages
-    assert (dampen.counts, dampen.prunes) == (True, False)
-    assert (prune.counts, prune.prunes) == (True, True)
+    assert (dampen.exchanges[0].counts, dampen.exchanges[0].prunes) == (True, False)
+    assert (prune.exchanges[0].counts, prune.exchanges[0].prunes) == (True, True)
 
 
 def test_an_ordinary_round_may_follow_each_dampened_one():
     schedule = load_config("fedpace-authors-run").schedule()
-    assert [stage.name for stage in schedule.stage(30).exchanges()] == ["dampen", "fedavg"]
-    assert [stage.name for stage in schedule.stage(45).exchanges()] == ["prune"]
+    assert schedule.stage(30).exchanges[1:] == schedule.base.exchanges
+    assert [len(schedule.stage(number).exchanges) for number in (0, 30, 45)] == [1, 2, 1]
 
 
 @pytest.mark.parametrize(("source", "sends", "lr"), [("gradient", "gradient", 0.01), ("pseudo", "update", 1.0)])
 def test_the_servers_step_fits_what_clients_send(source, sends, lr):
     stage = load_config("fedavg", {"dampen.source": source}).schedule().stage(20)
-    assert (stage.name, stage.sends, stage.optimizer.lr) == ("dampen", sends, lr)
+    assert (stage.name, stage.exchanges[0].sends, stage.exchanges[0].optimizer.lr) == ("dampen", sends, lr)
 
 
 def test_windows_move_with_the_settings():

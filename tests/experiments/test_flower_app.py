@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from fedpace.core import ClientError
+from fedpace.core import ClientError, RoundRecord
 from fedpace.experiments import deployment
 from fedpace.experiments.deployment import deploy
 from fedpace.experiments.flower_app import _Lines
@@ -15,8 +15,8 @@ from fedpace.experiments.presets import load_config
 
 def test_flowers_log_has_a_line_per_round(caplog):
     caplog.set_level(logging.INFO, logger="flwr")
-    _Lines().finished_round({"round": 3, "stage": "dampen", "accuracy": 0.5})
-    _Lines().finished_round({"round": 4, "stage": "fedavg", "accuracy": None})
+    _Lines().finished_round(RoundRecord(round=3, stage="dampen", metrics={"accuracy": 0.5}))
+    _Lines().finished_round(RoundRecord(round=4))
     assert [record.message for record in caplog.records] == ["round 3, dampen: accuracy 50.00%", "round 4, fedavg"]
 
 

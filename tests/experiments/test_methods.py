@@ -52,9 +52,9 @@ def test_every_personal_preset_learns_under_any_rule(preset, rule):
     settings = {"rounds": 5, "data.partition.clients": 3, "executor": "serial", "local.max_steps": 15}
     settings |= {"local.lr": 0.02, "model": {"name": "small_cnn", "norm": "group"}, "aggregate.rule": rule}
     records = fedpace.train("digits", preset, settings=settings).records
-    assert all(len(record["client_accuracy"]) == 3 for record in records)
-    assert records[-1]["loss"] < records[0]["loss"]
-    assert records[-1]["accuracy"] > records[0]["accuracy"] + 0.1
+    assert all(len(record.client_headlines) == 3 for record in records)
+    assert records[-1].metrics["loss"] < records[0].metrics["loss"]
+    assert records[-1].headline > records[0].headline + 0.1
 
 
 @pytest.mark.parametrize("preset", sorted({*preset_names()} - {*METHODS}))
@@ -64,10 +64,10 @@ def test_every_preset_runs_for_its_fifty_rounds(preset):
     records = train(preset, **({"anneal.k": k} if anneal is not None else {})).records
     first = STAGES[preset]
     expected = [first[max(start for start in first if start <= number)] for number in range(50)]
-    assert [record["stage"] for record in records] == expected
-    assert all(isfinite(record["loss"]) for record in records)
-    assert records[0]["loss"] != records[-1]["loss"]
-    tried = [record["search"]["candidates"] if record["search"] else 0 for record in records]
+    assert [record.stage for record in records] == expected
+    assert all(isfinite(record.metrics["loss"]) for record in records)
+    assert records[0].metrics["loss"] != records[-1].metrics["loss"]
+    tried = [record.search.candidates if record.search else 0 for record in records]
     assert tried == [k if stage == "anneal" else 0 for stage in expected]
 
 
@@ -82,18 +82,18 @@ def test_stages_change_what_is_learned():
     paper = train("fedpace-paper", rounds=3, **windows)
     plain = train("fedavg", rounds=3, **UNIFORM)
     assert measured(paper.records)[0] == measured(plain.records)[0]
-    assert paper.records[1]["loss"] != plain.records[1]["loss"]
-    assert paper.records[1]["similarity"]["kind"] == "gradient"
+    assert paper.records[1].metrics["loss"] != plain.records[1].metrics["loss"]
+    assert paper.records[1].similarity.kind == "gradient"
 
 
 def test_a_threshold_above_the_lowest_agreement_prunes():
     windows = {"anneal.enabled": False, "dampen.enabled": False, "prune.first": 0, "prune.last": 1}
     idle = train("fedpace-paper", rounds=2, **windows)
     active = train("fedpace-paper", rounds=2, **windows, **{"prune.threshold": 0.5})
-    assert [record["pruned"] for record in idle.records] == [0, 0]
+    assert [record.pruned for record in idle.records] == [0, 0]
     assert len(idle.warnings) == 1
     assert "cannot prune" in idle.warnings[0]
-    assert active.records[-1]["pruned"] > 0
+    assert active.records[-1].pruned > 0
     assert active.warnings == []
 
 
@@ -102,5 +102,5 @@ def test_annealing_that_accepts_nothing_says_so():
     assert any("annealing did nothing" in warning for warning in result.warnings)
     always = {"accept": {"name": "lenient"}, "first": 0, "last": 0}
     result = train("fedgga", rounds=1, anneal=always)
-    assert result.records[0]["search"]["accepted"]
+    assert result.records[0].search.accepted
     assert result.warnings == []

@@ -207,4 +207,4 @@ def test_every_stage_of_fedpace_can_be_left_out_without_touching_the_others():
         left = load_config("fedpace", {f"{name}.enabled": False}).schedule()
         assert {stage.name for stage in left.stages} == whole - {name}
         assert left.base == load_config("fedpace").schedule().base
-    assert load_config("fedpace", {"dampen.pace.power": 0.0}).schedule().base.pace.power == 0
+    assert load_config("fedpace", {"dampen.pace.power": 0.0}).schedule().base.exchanges[0].pace.power == 0

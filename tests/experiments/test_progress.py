@@ -3,6 +3,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fedpace.core import RoundRecord
 from fedpace.experiments import execute
 from fedpace.experiments.progress import BatchProgress, RunProgress, note
 
@@ -29,15 +30,16 @@ def test_anything_else_sees_the_warnings_only():
 
 
 def test_a_round_that_measured_nothing_shows_its_stage():
-    assert note({"stage": "dampen", "accuracy": None}) == "[cyan]dampen[/]"
-    assert note({"stage": "dampen", "accuracy": 0.5}) == "[cyan]dampen[/] 50.00%"
+    assert note(RoundRecord(round=0, stage="dampen")) == "[cyan]dampen[/]"
+    assert note(RoundRecord(round=0, stage="a", metrics={"accuracy": 0.5})) == "[cyan]a[/] accuracy 50.00%"
+    assert note(RoundRecord(round=0, stage="a", metrics={"MAE": 0.5})) == "[cyan]a[/] MAE 0.500"
 
 
 def test_a_batch_shows_all_rounds_and_only_the_runs_under_way():
     console = Console(file=StringIO(), force_terminal=True, width=120, height=40, color_system=None)
     folders = {Path(f"run{i}"): (f"fedavg · seed {i}", 4) for i in range(3)}
     with BatchProgress(console, folders) as progress:
-        record = {"stage": "fedavg", "accuracy": 0.5}
+        record = RoundRecord(round=0, metrics={"accuracy": 0.5})
         progress.show(Path("run0"), [record] * 4)
         progress.show(Path("run1"), [record] * 2)
         progress.show(Path("run2"), [])

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 from fedpace.analysis import paired_interval
 from fedpace.cli import app
-from fedpace.core import ConfigError, RunFolderError
+from fedpace.core import Agreement, ConfigError, RoundRecord, RunFolderError
 from fedpace.experiments import Result, execute, federate, load_config
 from fedpace.experiments.batch import Job, run_batch
 from fedpace.experiments.evidence import page, tables
@@ -187,19 +188,23 @@ def test_signs_are_counted_where_the_paper_has_both_rows_of_a_pair():
     assert "Signs" not in page(made_up(ours, published=papers), [])  # as in the pages that know no pairs
 
 
+def accuracies(by_client):
+    return {client: {"accuracy": value} for client, value in by_client.items()}
+
+
 def test_participating_clients_are_those_of_the_last_cohort():
-    early = {"round": 0, "cohort": [1], "client_accuracy": {"1": 0.0, "2": 0.0, "11": 0.0}}
-    last = {"round": 1, "cohort": [1, 2], "client_accuracy": {"1": 0.5, "2": 0.7, "11": 0.1}}
+    early = RoundRecord(round=0, cohort=[1], client_metrics=accuracies({1: 0.0, 2: 0.0, 11: 0.0}))
+    last = RoundRecord(round=1, cohort=[1, 2], client_metrics=accuracies({1: 0.5, 2: 0.7, 11: 0.1}))
     result = Result({}, [early, last])
     assert measure("participating", result) == pytest.approx(0.6)
     assert measure("non_participating", result) == pytest.approx(0.1)
-    everyone = Result({}, [last | {"client_accuracy": {"1": 0.5, "2": 0.7}}])
+    everyone = Result({}, [replace(last, client_metrics=accuracies({1: 0.5, 2: 0.7}))])
     assert isnan(measure("non_participating", everyone))
 
 
 def test_fairness_is_of_the_last_round():
-    last = {"round": 1, "client_accuracy": {str(client): client / 20 for client in range(20)}}
-    result = Result({}, [{"round": 0, "client_accuracy": {"0": 0.5}}, last])
+    last = RoundRecord(round=1, client_metrics=accuracies({client: client / 20 for client in range(20)}))
+    result = Result({}, [RoundRecord(round=0, client_metrics=accuracies({0: 0.5})), last])
     assert measure("spread", result) == pytest.approx((399 / 12) ** 0.5 / 20)  # of the numbers 0 to 19, over 20
     assert measure("worst_decile", result) == pytest.approx(0.025)
 
@@ -208,9 +213,9 @@ def test_late_clients_are_measured_apart(tmp_path):
     late = {"cohort.late": 2, "cohort.joins": 1, "data.partition.clients": 4, "model": "small_cnn"}
     config = load_config("fedrep", {**late, "rounds": 2, "local.max_steps": 1, "executor": "serial"})
     result = execute(config, out=tmp_path / "run")
-    shares = result.records[-1]["client_accuracy"]
-    assert [record["cohort"] for record in result.records] == [[0, 1], [0, 1, 2, 3]]
-    assert measure("late", result) == pytest.approx((shares["2"] + shares["3"]) / 2)
+    shares = result.records[-1].client_headlines
+    assert [record.cohort for record in result.records] == [[0, 1], [0, 1, 2, 3]]
+    assert measure("late", result) == pytest.approx((shares[2] + shares[3]) / 2)
     everyone = execute(
         load_config("fedavg", {"rounds": 1, "model": "linear", "executor": "serial"}), out=tmp_path / "e"
     )
@@ -220,7 +225,8 @@ def test_late_clients_are_measured_apart(tmp_path):
 def test_agreement_of_exactly_tau_is_not_below_it():
     ten = [0, 1, 2, 3, 40, 0, 0, 0, 0, 0, 54]  # of ten clients, |S| = 4 is 0.4
     three = [1, 1, 2, 0]
-    records = [{"round": r, "agreement": a and {"histogram": a}} for r, a in enumerate([ten, None, three])]
+    found = [Agreement(histogram=ten), None, Agreement(histogram=three)]
+    records = [RoundRecord(round=number, agreement=agreement) for number, agreement in enumerate(found)]
     assert measure("below_tau", Result({}, records)) == pytest.approx((0.06 + 0.5) / 2)
 
 
@@ -296,7 +302,7 @@ def test_poster_and_code_are_compared_with_steps_of_their_lengths(tmp_path):
 @pytest.mark.parametrize("scale", ["smoke", "quick", "full"])
 def test_a_single_round_is_the_last_one_whatever_the_scale(name, scale, tmp_path):
     for job in load_reproduction(name).jobs(scale, tmp_path):
-        rules = [job.config.schedule().stage(r).rule.registered_name() for r in range(job.config.rounds)]
+        rules = [job.config.schedule().stage(r).exchanges[0].rule.registered_name() for r in range(job.config.rounds)]
         assert rules[:-1] == ["mean"] * (job.config.rounds - 1)
         assert rules[-1] == ("masked" if job.label.endswith("GMA") else "mean")
 
@@ -308,15 +314,15 @@ def test_before_the_single_round_both_rows_are_the_same_run(tmp_path):
         if job.config.seed == 0
     )
     assert measured(mean)[:-1] == measured(masked)[:-1]
-    assert mean[-1]["agreement"] == masked[-1]["agreement"]  # of the same updates
-    assert mean[-1]["loss"] != masked[-1]["loss"]
+    assert mean[-1].agreement == masked[-1].agreement  # of the same updates
+    assert mean[-1].metrics != masked[-1].metrics
 
 
 def test_curves_have_a_picture_for_each_panel(tmp_path):
     reproduction = load_reproduction("gma.figure2")
     jobs = [job for job in reproduction.jobs("full", tmp_path) if job.label.startswith("FE")][:2]
     jobs += [job for job in reproduction.jobs("full", tmp_path) if job.label.startswith("FedC")][:2]
-    results = [Result({}, [{"round": r, "accuracy": 0.5} for r in range(2)])] * 4
+    results = [Result({}, [RoundRecord(round=r, metrics={"accuracy": 0.5}) for r in range(2)])] * 4
     written = draw(reproduction, jobs, results, tmp_path)
     assert [path.name for path in written[::2]] == ["gma.figure2.FEMNIST.png", "gma.figure2.FedCMNIST.png"]
     assert "GMA, Figure 2: FEMNIST" in written[1].read_text()
@@ -327,7 +333,9 @@ def test_curves_have_a_picture_for_each_panel(tmp_path):
 def test_a_sweep_has_a_line_for_each_rule(tmp_path):
     reproduction = load_reproduction("confree.figure1")
     jobs = [job for job in reproduction.jobs("quick", tmp_path) if job.config.seed == 0]
-    written = draw(reproduction, jobs, [Result({}, [{"round": 0, "accuracy": 0.5}])] * len(jobs), tmp_path)
+    written = draw(
+        reproduction, jobs, [Result({}, [RoundRecord(round=0, metrics={"accuracy": 0.5})])] * len(jobs), tmp_path
+    )
     text = written[1].read_text()
     for words in ("P, FedRep", "P, FedROD", "mean", "+ ConFREE"):
         assert f"<!-- {words} -->" in text
@@ -366,7 +374,7 @@ def test_contrasts_are_between_rows_that_exist(name):
 def test_a_picture_of_seeds_says_what_it_shows(tmp_path):
     reproduction = load_reproduction("gma.table4")
     jobs = reproduction.jobs("smoke", tmp_path)
-    last = {"round": 0, "accuracy": 0.5, "cohort": [0], "client_accuracy": {"0": 0.9, "1": 0.1}}
+    last = RoundRecord(round=0, cohort=[0], client_metrics=accuracies({0: 0.9, 1: 0.1}))
     written = draw(reproduction, jobs, [Result({}, [last])] * len(jobs), tmp_path)
     assert "<!-- Last round: accuracy on the clients that took part (point: one seed, bar: mean) -->" in (
         written[1].read_text()

@@ -5,7 +5,7 @@ from zlib import crc32
 
 import pytest
 
-from fedpace.core import ConfigError
+from fedpace.core import ConfigError, RoundRecord
 from fedpace.experiments.batch import Job
 from fedpace.experiments.reproduce import reproduce
 from fedpace.experiments.run import Result
@@ -25,7 +25,7 @@ class Made:
 
     def run(self, jobs):
         self.ran += [(job.label, job.config.seed) for job in jobs if (job.label, job.config.seed) not in self.ran]
-        return [Result({}, [{"round": 0, "accuracy": self.accuracy(job)}]) for job in jobs]
+        return [Result({}, [RoundRecord(round=0, metrics={"accuracy": self.accuracy(job)})]) for job in jobs]
 
     def accuracy(self, job):
         noise = crc32(f"{job.label} {job.config.seed}".encode()) % 101 - 50

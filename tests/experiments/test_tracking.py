@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from fedpace.core import ClientError, ConfigError, FedpaceError
+from fedpace.core import ClientError, ConfigError, FedpaceError, RoundRecord, SearchReport
 from fedpace.experiments import execute
 from fedpace.experiments.tracking import scalars, trackers
 
@@ -10,23 +10,12 @@ from .helpers import fast_config, snapshot
 
 
 def test_scalars_are_the_numbers_of_a_record():
-    record = {
-        "round": 3,
-        "stage": "anneal",
-        "cohort": [0, 1],
-        "accuracy": 0.5,
-        "loss": None,
-        "search": {"accepted": True, "candidates": 8, "deep": {"er": 1}},
-        "bytes_up": 12,
-    }
-    found = scalars(record)
-    assert found == {
-        "accuracy": 0.5,
-        "search.accepted": 1.0,
-        "search.candidates": 8.0,
-        "search.deep.er": 1.0,
-        "bytes_up": 12.0,
-    }
+    search = SearchReport(accepted=True, candidates=8)
+    metrics = {"accuracy": 0.5, "loss": None}
+    found = scalars(RoundRecord(round=3, stage="anneal", cohort=[0, 1], metrics=metrics, search=search, bytes_up=12))
+    expected = {"accuracy": 0.5, "search.accepted": 1.0, "search.candidates": 8.0, "bytes_up": 12.0}
+    assert found.items() >= expected.items()
+    assert found.keys().isdisjoint({"round", "version", "stage", "cohort", "loss", "search.gain", "metrics.accuracy"})
     assert all(type(value) is float for value in found.values())
 
 
@@ -36,7 +25,7 @@ def test_tensorboard_writes_every_round(tmp_path):
     events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     found = {event.step: event.value for event in events.Scalars("accuracy")}
-    assert found == pytest.approx({record["round"]: record["accuracy"] for record in result.records})
+    assert found == pytest.approx({record.round: record.headline for record in result.records})
     assert "seconds/local" in events.Tags()["scalars"]
 
 
@@ -60,7 +49,7 @@ def test_mlflow_logs_settings_and_every_round(tmp_path, mlflow):
     assert run.data.params["method"] == "fedavg"
     assert "0.25" in run.data.params["local"]
     history = {metric.step: metric.value for metric in client.get_metric_history(run.info.run_id, "accuracy")}
-    assert history == {record["round"]: record["accuracy"] for record in result.records}
+    assert history == {record.round: record.headline for record in result.records}
     assert run.data.metrics["seconds.local"] > 0
 
 

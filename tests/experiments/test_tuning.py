@@ -178,9 +178,9 @@ def test_each_method_has_as_many_trials_and_begins_with_its_own_settings(tmp_pat
     for one in found:
         assert len({tuple(trial.settings.values()) for trial in one.tried}) == 5
         assert all(0.0001 <= trial.settings["local.lr"] <= 0.01 for trial in one.tried)
-        assert one.tried[0].accuracy is not None
-        assert one.value == max(trial.accuracy or 0 for trial in one.tried) >= one.tried[0].accuracy
-        assert one.settings in [trial.settings for trial in one.tried if trial.accuracy == one.value]
+        assert one.tried[0].value is not None
+        assert one.value == max(trial.value or 0 for trial in one.tried) >= one.tried[0].value
+        assert one.settings in [trial.settings for trial in one.tried if trial.value == one.value]
         assert variants[one.label] == {"method": one.label, **one.settings}
     assert json.loads((tmp_path / "tuning.json").read_text()) == [asdict(one) for one in found]
 
@@ -189,8 +189,8 @@ def test_a_trials_accuracy_is_that_of_its_last_rounds_over_tuning_seeds(tmp_path
     _, (found,) = tuned(tmp_path)
     for trial in found.tried:
         results = [fedpace.train(seed=seed, **_as_train(trial.settings)) for seed in (7, 8)]
-        if trial.accuracy is not None:
-            assert trial.accuracy == pytest.approx(sum(result.summary.last10 for result in results) / 2)
+        if trial.value is not None:
+            assert trial.value == pytest.approx(sum(result.summary.last10 for result in results) / 2)
 
 
 def _as_train(settings):
@@ -199,10 +199,10 @@ def _as_train(settings):
 
 def test_pruned_trials_train_fewer_rounds(tmp_path):
     _, (found,) = tuned(tmp_path, trials=8, local__max_steps=5)
-    pruned = [trial for trial in found.tried if trial.accuracy is None]
+    pruned = [trial for trial in found.tried if trial.value is None]
     assert 0 < found.pruned == len(pruned) < 7
     assert all(trial.rounds in (2, 4) for trial in pruned)  # a quarter or half of the first seed's eight
-    assert all(trial.rounds == 16 for trial in found.tried if trial.accuracy is not None)
+    assert all(trial.rounds == 16 for trial in found.tried if trial.value is not None)
     assert found.rounds == sum(trial.rounds for trial in found.tried)
     assert found.rounds == sum(len(read_rounds(run)) for run in runs(tmp_path))
     assert found.seconds > 0
@@ -231,7 +231,7 @@ def test_a_tuning_that_was_killed_ends_as_if_it_had_not_been(tmp_path, monkeypat
 
     class Dies(Listener):
         def finished_round(self, record):
-            if left[0] == 0 and record["round"] == 0:
+            if left[0] == 0 and record.round == 0:
                 raise KeyboardInterrupt
 
     def mortal(*arguments, listeners, **options):
@@ -272,7 +272,7 @@ def test_a_trial_that_fails_counts_as_the_worst(tmp_path, monkeypatch):
     _, (found,) = tuned(tmp_path, trials=6)
     failed = [trial for trial in found.tried if trial.settings["local.lr"] > 0.001]
     assert failed
-    assert all((trial.accuracy, trial.failure) == (0.0, "every client failed in round 3") for trial in failed)
+    assert all((trial.value, trial.failure) == (None, "every client failed in round 3") for trial in failed)
     assert found.settings["local.lr"] <= 0.001
 
 
@@ -340,7 +340,7 @@ def test_the_table(tmp_path):
     text = tuning_table(found).plain()
     assert "What was chosen in 4 trials each on seeds 7, 8, and its cost" in text
     for one in found:
-        assert f"{one.tried[0].accuracy * 100:.2f} → {one.value * 100:.2f}" in text
+        assert f"{one.tried[0].value * 100:.2f} → {one.value * 100:.2f}" in text
         for key, value in one.settings.items():
             assert f"{key}={value}" in text
     own = [type(one)(**{**vars(one), "settings": one.tried[0].settings}) for one in found]

@@ -1,6 +1,5 @@
 """A real deployment on this machine: TLS, authenticated SuperNodes, a lost node, a restarted SuperLink."""
 
-import json
 import os
 import shutil
 import signal
@@ -15,6 +14,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from fedpace.engine import read_rounds
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.run import execute
 
@@ -90,8 +90,7 @@ class Deployment:
         return self.start("run", [*command, "--out", "run", "--timeout", "120", *settings, *options])
 
     def rounds(self):
-        file = self.folder / "run" / "rounds.jsonl"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return read_rounds(self.folder / "run")
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
@@ -124,9 +123,9 @@ def test_deployment(tmp_path):
         first = deployment.run()
         wait_until(lambda: len(deployment.rounds()) >= 1, "the first round")
         deployment.stop(nodes[2], signal.SIGKILL)
-        wait_until(lambda: any(record["dropped"] for record in deployment.rounds()), "a round without the lost node")
-        lost = next(record for record in deployment.rounds() if record["dropped"])
-        assert [dropped["client"] for dropped in lost["dropped"]] == [2]
+        wait_until(lambda: any(record.dropped for record in deployment.rounds()), "a round without the lost node")
+        lost = next(record for record in deployment.rounds() if record.dropped)
+        assert [dropped.client for dropped in lost.dropped] == [2]
 
         deployment.stop(link)
         deployment.stop(first)
@@ -140,11 +139,11 @@ def test_deployment(tmp_path):
         assert second.returncode == 0, deployment.log("run")
 
         records = deployment.rounds()
-        assert [record["round"] for record in records] == list(range(ROUNDS))
+        assert [record.round for record in records] == list(range(ROUNDS))
         assert records[:done] == before
         local = execute(load_config("fedpace", SETTINGS | {"executor": "serial"}))
-        whole = [i for i, record in enumerate(records) if not any(r["dropped"] for r in records[: i + 1])]
+        whole = [i for i, record in enumerate(records) if not any(r.dropped for r in records[: i + 1])]
         assert whole
         for index in whole:  # as long as nobody was lost, it is the run of the local engine
-            assert records[index]["accuracy"] == local.records[index]["accuracy"]
-            assert records[index]["loss"] == local.records[index]["loss"]
+            assert records[index].headline == local.records[index].headline
+            assert records[index].metrics["loss"] == local.records[index].metrics["loss"]

@@ -1,6 +1,5 @@
 """A run on Flower's messages is the run of our own engine, to the bit."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from fedpace.experiments.run import Result, execute
 from fedpace.flower import InProcessGrid, OnGrid, client_app
 from fedpace.flower.execution import WHO
 from tests.personal.bench import METHODS
+from tests.records import untimed
 
 FAST = {"data.source": "digits", "model": "linear", "rounds": 3, "local.max_steps": 3, "executor": "serial"}
 PERSONAL = {"model": "small_cnn", "data.partition.clients": 4, "data.partition.limit": 40}
@@ -37,8 +37,7 @@ def equal(a, b):
 
 
 def same_records(a, b):
-    strip = [[{**record, "seconds": None} for record in result.records] for result in (a, b)]
-    return json.dumps(strip[0]) == json.dumps(strip[1])
+    return untimed(a.records) == untimed(b.records)
 
 
 @pytest.mark.parametrize("preset", ["fedpace", "fedgga", "fedpace-authors-run", "gma", "fedadam", "scaffold"])
@@ -89,7 +88,7 @@ class Stop(Listener):
     """Interrupts a run after two rounds."""
 
     def finished_round(self, record):
-        if record["round"] == 1:
+        if record.round == 1:
             raise KeyboardInterrupt
 
 
@@ -160,9 +159,9 @@ def test_node_that_fails_is_a_client_that_failed(fault, reason):
     result = run_on_grid(chosen, Faulty(chosen, fault))
     assert len(result.records) == 3
     for record in result.records:
-        (dropped,) = record["dropped"]
-        assert dropped["client"] == 1
-        assert reason in dropped["reason"]
+        (dropped,) = record.dropped
+        assert dropped.client == 1
+        assert reason in dropped.reason
 
 
 class Stuck(InProcessGrid):
@@ -190,10 +189,10 @@ def test_silent_node_is_waited_for_once_and_back_when_it_answers(caplog):
 
     class Stick(Listener):
         def finished_round(self, record):
-            grid.stuck = client_1(grid) if record["round"] in range(3) else None
+            grid.stuck = client_1(grid) if record.round in range(3) else None
 
     result = run_on_grid(chosen, grid, listeners=[Stick()])
-    reasons = [[dropped["reason"] for dropped in record["dropped"]] for record in result.records]
+    reasons = [[dropped.reason for dropped in record.dropped] for record in result.records]
     assert reasons == [[], ["no answer within 600 s"], ["no node answers for it"], ["no node answers for it"], [], []]
     assert grid.waited_for == 1
     assert f"node {client_1(grid)}: no answer within 600 s; left out until it answers" in caplog.text
@@ -204,7 +203,7 @@ def test_node_that_is_silent_from_the_start_is_waited_for_once(caplog):
     grid = Stuck(client_app(lambda context: node_of(chosen)), 3)
     grid.stuck = client_1(grid)
     result = execute(chosen, executor=OnGrid(grid=grid, wait=0))
-    assert [[dropped["client"] for dropped in record["dropped"]] for record in result.records] == [[1]] * 3
+    assert [[dropped.client for dropped in record.dropped] for record in result.records] == [[1]] * 3
     assert grid.waited_for == 1
     assert "clients without a node: [1]" in caplog.text
 
@@ -221,7 +220,7 @@ def test_node_that_cannot_say_which_client_it_is_stays_out(answer, caplog):
 
     grid = Confused(client_app(lambda context: node_of(chosen)), 3)
     result = execute(chosen, executor=OnGrid(grid=grid, wait=0))
-    assert [[dropped["client"] for dropped in record["dropped"]] for record in result.records] == [[1]] * 3
+    assert [[dropped.client for dropped in record.dropped] for record in result.records] == [[1]] * 3
     assert f"node {client_1(grid)} does not say which client it is: " in caplog.text
 
 
@@ -243,15 +242,15 @@ def test_missing_node_is_left_out_until_it_connects(caplog):
 
     result = execute(chosen, executor=OnGrid(grid=grid, wait=0), listeners=[Return()])
     assert "clients without a node: [2]" in caplog.text
-    assert [len(record["dropped"]) for record in result.records] == [1, 0]
-    assert result.records[0]["dropped"][0]["reason"] == "no node answers for it"
+    assert [len(record.dropped) for record in result.records] == [1, 0]
+    assert result.records[0].dropped[0].reason == "no node answers for it"
 
 
 def test_nodes_of_no_client_are_asked_once(caplog):
     chosen = config("fedavg", measuring__per_client=0)
     grid = InProcessGrid(client_app(lambda context: node_of(chosen)), 5)  # two more than the run has clients
     result = run_on_grid(chosen, grid)
-    assert [record["dropped"] for record in result.records] == [[], [], []]
+    assert [record.dropped for record in result.records] == [[], [], []]
     assert sorted(record.message for record in caplog.records) == [
         "a node is client 3 of 3: left out",
         "a node is client 4 of 3: left out",
@@ -269,7 +268,7 @@ def test_second_node_of_a_client_takes_the_place_of_the_first(caplog):
             grid.contexts.pop(first, None)
 
     result = run_on_grid(chosen, grid, listeners=[Lose()])
-    assert [record["dropped"] for record in result.records] == [[], []]
+    assert [record.dropped for record in result.records] == [[], []]
     assert caplog.text.count("two nodes are client 1: the second one is left out") == 1
 
 

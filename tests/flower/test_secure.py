@@ -1,7 +1,5 @@
 """Updates that are summed in secret: the server steps as if it had seen them, and has not."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -22,8 +20,9 @@ from fedpace.flower._packing import Packing
 from fedpace.flower._secagg import CONFIG, VECTOR, Key, setup_config, to_mask
 from fedpace.flower._secagg import Stage as Step
 from fedpace.flower.secure import SECURE, _neighbours, secure_answer
-from fedpace.server import Collected, Pruning, Schedule, Secure, Server, Stage, Weighing
+from fedpace.server import Collected, Exchange, Pruning, Schedule, Secure, Server, Weighing
 from tests.server.helpers import buffers as held_buffers
+from tests.stages import stage_with
 
 STEPS = [Step.SETUP, Step.SHARE_KEYS, Step.COLLECT_MASKED_VECTORS, Step.UNMASK]
 SIZE = 40
@@ -150,9 +149,9 @@ def test_too_few_clients_end_the_round_and_leave_the_model(step, caplog):
     assert found.ended == f"secure aggregation ended early, 2 of 4 clients left after '{step}', expected 3"
     server = Server(Layout(("w",), ((SIZE,),)), torch.ones(SIZE), NONE, Schedule())
     kept = []
-    report = server.exchange_sums(Stage(), Collected([Update(2), Update(3)], ended=found.ended), 4, kept.append)
+    report = server.exchange_sums(Exchange(), Collected([Update(2), Update(3)], ended=found.ended), 4, kept.append)
     assert torch.equal(server.vector, torch.ones(SIZE))
-    assert (report.clients, kept) == (0, [])
+    assert (report.used, kept) == (0, [])
     assert said(caplog) == [f"{found.ended}: the model stays as it is"]
 
 
@@ -326,7 +325,7 @@ RULES = [
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_server_steps_as_if_it_had_seen_the_updates(rule, weights, mask_at):
     """Over several rounds: the model up to the resolution, and agreement, conflicts and masks exactly."""
-    stage = Stage(rule=rule, weights=weights, mask_at=mask_at, optimizer="adam", counts=True, prunes=True)
+    stage = stage_with(rule=rule, weights=weights, mask_at=mask_at, optimizer="adam", counts=True, prunes=True)
     schedule = Schedule(base=stage, pruning=Pruning(threshold=0.5, persistence=2))
     plain, secure = (
         Server(Layout(("w", "b"), ((6, 6), (4,))), torch.ones(SIZE), held_buffers((1.0, 2.0), (0,)), schedule)
@@ -337,11 +336,11 @@ def test_server_steps_as_if_it_had_seen_the_updates(rule, weights, mask_at):
         updates = answers(5, seed=round, scale=0.01)
         for update in updates:
             update.buffers = held_buffers((update.client * 0.5, 3.0 + round), (round + 1,))
-        seen = plain.exchange(stage, updates, 5)
-        packing = Packing.of(5, 2.0**20, SIZE, secure.buffers, secure.weighing(stage))
+        seen = plain.exchange(stage.exchanges[0], updates, 5)
+        packing = Packing.of(5, 2.0**20, SIZE, secure.buffers, secure.weighing(stage.exchanges[0]))
         vectors = [packing.pack(update) for update in updates]  # without masks, which are tested above
         opened = packing.open({name: sum(vector[name] for vector in vectors) for name in vectors[0]}, 5)
-        report = secure.exchange_sums(stage, Collected([Update(i) for i in range(5)], **vars(opened)), 5)
+        report = secure.exchange_sums(stage.exchanges[0], Collected([Update(i) for i in range(5)], **vars(opened)), 5)
         assert report.agreement == seen.agreement
         assert report.diagnostics == pytest.approx(seen.diagnostics)
         assert (report.similarity, report.clipped) == (None, 0)
@@ -377,14 +376,13 @@ def test_run_in_secret_is_the_open_run(preset, rounds, changes):
     for a, b in zip(opened.module.state_dict().values(), secret.module.state_dict().values(), strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-6)
     for a, b in zip(opened.records, secret.records, strict=True):
-        assert b["train_loss"] == pytest.approx(a["train_loss"], rel=1e-4)
-        assert b["agreement"]["mean"] == pytest.approx(a["agreement"]["mean"], abs=1e-3)
-        assert b["pruned"] == pytest.approx(a["pruned"], abs=1e-3)
-        assert (b["secure"], b["clipped"], b["similarity"]) == (True, 0, None)
-        assert b["bytes_up"] > 2 * a["bytes_up"]
-        assert b["bytes_down"] == a["bytes_down"]
-        assert "secure" not in a
-        json.dumps(b)
+        assert b.train_loss == pytest.approx(a.train_loss, rel=1e-4)
+        assert b.agreement.mean == pytest.approx(a.agreement.mean, abs=1e-3)
+        assert b.pruned == pytest.approx(a.pruned, abs=1e-3)
+        assert (b.clipped, b.similarity) == (0, None)
+        assert b.bytes_up > 2 * a.bytes_up
+        assert b.bytes_down == a.bytes_down
+        assert a.clipped is None
 
 
 def test_run_goes_on_when_a_round_ends_early(caplog):
@@ -399,9 +397,9 @@ def test_run_goes_on_when_a_round_ends_early(caplog):
 
     result = run(config, Flaky)
     first, second = result.records
-    assert [len(record["dropped"]) for record in result.records] == [2, 0]
-    assert (first["train_loss"], first["agreement"]) == (None, None)
-    assert second["train_loss"] is not None
+    assert [len(record.dropped) for record in result.records] == [2, 0]
+    assert (first.train_loss, first.agreement) == (None, None)
+    assert second.train_loss is not None
     assert "secure aggregation ended early, 2 of 4 clients left after 'collect_masked_vectors'" in caplog.text
     assert caplog.text.count("left out until it answers") == 2
 

@@ -46,7 +46,7 @@ def test_a_round_is_the_rule_applied_to_the_updates(strategy, rule, weights):
 @pytest.mark.parametrize("optimizer", ["adam", ServerAdam(), {"name": "adam"}])
 def test_every_strategy_takes_any_optimizer_and_fedavgs_parameters(strategy, optimizer):
     made = strategy(optimizer=optimizer, fraction_train=0.5, min_available_nodes=3, seed=1)
-    assert made.schedule.base.optimizer == ServerAdam()
+    assert made.schedule.base.exchanges[0].optimizer == ServerAdam()
     assert (made.fraction_train, made.min_available_nodes, made.seed) == (0.5, 3, 1)
     _, metrics = one_round(made, grid())
     assert metrics["clients"] == 2

@@ -15,8 +15,9 @@ from flwr.serverapp.strategy import FedAvg
 
 from fedpace.core import ClientError, ConfigError, Layout, Perturbation, RunFolderError, Update, derive
 from fedpace.flower import ConflictFree, ServerStrategy
-from fedpace.server import Annealing, Pace, Schedule, Stage
+from fedpace.server import Annealing, Exchange, Pace, Schedule
 from fedpace.server.annealing import Lenient
+from tests.stages import stage_with
 
 from .plain import EXAMPLES, Watched, answer, app, arrays, grid, moved, one_round, updates, vector
 
@@ -96,7 +97,7 @@ def test_an_update_is_formed_in_the_memory_of_the_one_before():
     on = grid()
     replies = on.send_and_receive(strategy.configure_train(1, arrays(), ConfigRecord(), on))
     answers = [(reply.metadata.src_node_id, reply) for reply in replies]
-    places = {update.vector.data_ptr() for update in strategy._updates(Stage(), answers)}
+    places = {update.vector.data_ptr() for update in strategy._updates(Exchange(), answers)}
     assert len(places) == 1
 
 
@@ -267,7 +268,7 @@ def test_no_training_no_result():
         ({"optimizer": {"name": "adam", "lr": -1}}, "lr"),
         ({"weights": "size"}, "weights"),
         (
-            {"schedule": Schedule(stages=(Stage(name="a", last=4), Stage(name="b", first=4)))},
+            {"schedule": Schedule(stages=(stage_with(name="a", last=4), stage_with(name="b", first=4)))},
             "'a' .* and 'b' .* overlap",
         ),
     ],
@@ -319,7 +320,7 @@ SEARCH = Annealing(k=5, perturbation=Perturbation(rho=0.1), accept=Lenient(delta
 
 def searching(**changes):
     search = SEARCH.model_copy(update=changes)
-    return ServerStrategy(Schedule(base=Stage(search=search, weights="uniform")), seed=3), search
+    return ServerStrategy(Schedule(base=stage_with(search=search, weights="uniform")), seed=3), search
 
 
 def by_hand(search, number=0, clients=range(4)):
@@ -408,7 +409,7 @@ def with_gradients(stubborn=()):
     return found
 
 
-GRADIENT = Stage(sends="gradient", rule="dampened", weights="uniform", optimizer={"name": "sgd", "lr": 0.5})
+GRADIENT = stage_with(sends="gradient", rule="dampened", weights="uniform", optimizer={"name": "sgd", "lr": 0.5})
 
 
 @pytest.mark.parametrize("stubborn", [(), (1,)])
@@ -430,7 +431,8 @@ def test_weights_are_not_taken_for_gradients():
 
 
 def test_a_round_may_have_a_second_exchange():
-    stage = GRADIENT.model_copy(update={"then": Stage(weights="uniform")})
+    both = (*GRADIENT.exchanges, Exchange(weights="uniform"))
+    stage = GRADIENT.model_copy(update={"exchanges": both})
     on = Watched(with_gradients())
     found, _ = one_round(ServerStrategy(Schedule(base=stage)), on)
     middle, _ = one_round(ServerStrategy(Schedule(base=GRADIENT)), grid(with_gradients()))
@@ -442,7 +444,7 @@ def test_a_round_may_have_a_second_exchange():
 @pytest.mark.parametrize("sends_pace", [True, False])
 def test_a_pace_is_sent_to_clients_that_understand_it(sends_pace, caplog):
     pace, on = Pace(), Watched(app())
-    strategy = ServerStrategy(Schedule(base=Stage(pace=pace, weights="uniform")), sends_pace=sends_pace)
+    strategy = ServerStrategy(Schedule(base=stage_with(pace=pace, weights="uniform")), sends_pace=sends_pace)
     record, _ = one_round(strategy, on)
     assert all(list(message.content.array_records) == ["arrays"] for message in on.sent)  # nothing is known yet
     one_round(strategy, on, record, number=2)
@@ -458,8 +460,8 @@ def test_a_pace_is_sent_to_clients_that_understand_it(sends_pace, caplog):
 
 def test_a_restarted_strategy_goes_on(tmp_path):
     def make():
-        stages = (Stage(name="late", first=3, rule="dampened", optimizer={"name": "adam", "lr": 0.1}),)
-        base = Stage(optimizer={"name": "adam", "lr": 0.1}, counts=True)
+        stages = (stage_with(name="late", first=3, rule="dampened", optimizer={"name": "adam", "lr": 0.1}),)
+        base = stage_with(optimizer={"name": "adam", "lr": 0.1}, counts=True)
         return ServerStrategy(Schedule(base=base, stages=stages, pruning={}), fraction_train=0.5, seed=1)
 
     whole = make().start(grid(), arrays(), num_rounds=5)

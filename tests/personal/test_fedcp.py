@@ -13,9 +13,10 @@ from fedpace.aggregation import ConflictFree
 from fedpace.core import derive
 from fedpace.personal import FedCP
 from fedpace.personal.fedcp import mmd
-from fedpace.server import Schedule, Stage
+from fedpace.server import Schedule
 from tests.client.helpers import flat, normed, statistics
 from tests.engine import small
+from tests.stages import stage_with
 
 from .bench import STEPS, Client, noise, run
 
@@ -142,7 +143,7 @@ def test_a_rule_is_for_the_base_alone():
     """Global head and policy keep the mean by samples, bitwise."""
     method = FedCP(**STEPS, max_steps=2)
     base = {f"model.{name}" for name, _ in small.module().named_parameters() if not name.startswith("head.")}
-    stages = Stage(weights="samples"), Stage(rule=ConflictFree(), weights="samples")
+    stages = stage_with(weights="samples"), stage_with(rule=ConflictFree(), weights="samples")
     mean, rule = (run(method, schedule=Schedule(base=stage), rounds=1).module for stage in stages)
     changed = {
         n for (n, one), two in zip(mean.named_parameters(), rule.parameters(), strict=True) if (one != two).any()

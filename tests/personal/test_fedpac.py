@@ -246,16 +246,16 @@ def test_whoever_took_part_is_measured_with_the_head_that_it_is_sent():
             return super().predictor(vector, context)
 
     (record,) = run(Attentive(**STEPS, max_steps=1), rounds=1, cohort=Cohort(number=2)).records
-    assert measured == {client: client in record["cohort"] for client in range(3)}
+    assert measured == {client: client in record.cohort for client in range(3)}
 
 
 def test_a_head_reaches_those_who_took_part_and_is_counted():
     size = {name: tensor.numel() for name, tensor in small.module().named_parameters()}
     head, base = size["head.weight"] + size["head.bias"], sum(size.values()) - size["head.weight"] - size["head.bias"]
     records = run(FedPAC(**STEPS, max_steps=1), rounds=2, cohort=Cohort(number=2)).records
-    first, second = (set(record["cohort"]) for record in records)
+    first, second = (set(record.cohort) for record in records)
     assert len(federation()) == 3
     assert first != second
-    assert records[0]["bytes_down"] == 4 * 2 * base
-    assert records[1]["bytes_down"] == 4 * (2 * (base + size["head.weight"]) + len(first & second) * head)
-    assert records[0]["bytes_up"] == 4 * 2 * (base + head + 2 * size["head.weight"] + 10 + 1)
+    assert records[0].bytes_down == 4 * 2 * base
+    assert records[1].bytes_down == 4 * (2 * (base + size["head.weight"]) + len(first & second) * head)
+    assert records[0].bytes_up == 4 * 2 * (base + head + 2 * size["head.weight"] + 10 + 1)

@@ -24,7 +24,7 @@ def test_turns_are_local_training_that_goes_on_bitwise():
 def test_what_the_server_sends_and_who_else_trains_does_not_matter():
     three, two = run(LocalOnly(**STEPS), cohort=Cohort()), run(LocalOnly(**STEPS), cohort=Cohort(late=1))
     for one, other in zip(three.records, two.records, strict=True):
-        assert one["client_accuracy"]["0"] == other["client_accuracy"]["0"]
-        assert (one["bytes_up"], one["bytes_down"]) == (0, 0)
-        assert (one["similarity"], one["agreement"]) == (None, None)
-    assert three.records[-1]["client_accuracy"]["2"] != two.records[-1]["client_accuracy"]["2"]
+        assert one.client_headlines[0] == other.client_headlines[0]
+        assert (one.bytes_up, one.bytes_down) == (0, 0)
+        assert (one.similarity, one.agreement) == (None, None)
+    assert three.records[-1].client_headlines[2] != two.records[-1].client_headlines[2]

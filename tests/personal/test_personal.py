@@ -15,9 +15,10 @@ from fedpace.core import ConfigError, ModelError
 from fedpace.data import load
 from fedpace.engine import Cohort, Listener, Processes, read_run
 from fedpace.experiments import load_config
-from fedpace.server import Annealing, Schedule, Stage
+from fedpace.server import Annealing, Schedule
 from tests.client.helpers import shard
 from tests.engine import small
+from tests.stages import stage_with
 
 from .bench import METHODS, STEPS, Client, federation, run
 
@@ -54,7 +55,7 @@ def test_only_what_is_shared_is_sent(runs, name):
     module = client.method.prepare(small.module(), seed=0)
     layout, half = client.method.layout(module), client.method.server_half(client.method.layout(module), 3)
     extras = sum(torch.Size(shape).numel() for shape in half.expects.values()) if half else 0
-    assert runs(name).records[0]["bytes_up"] == 4 * 2 * (layout.shared.size + extras)
+    assert runs(name).records[0].bytes_up == 4 * 2 * (layout.shared.size + extras)
     trained, initial = dict(runs(name).module.named_parameters()), dict(module.named_parameters())
     changed = {key for key in layout.names if not torch.equal(trained[key], initial[key])}
     assert changed == set(layout.shared.names)  # the server never saw anybody's personal tensors
@@ -122,17 +123,17 @@ def test_what_the_resident_model_did_before_leaves_no_trace(name):
 def test_every_client_is_measured_on_its_own_test(runs, name):
     sizes = [len(test) for test in federation().client_tests]
     for record in runs(name).records:
-        shares = record["client_accuracy"]
-        assert set(shares) == {"0", "1", "2"}
-        assert record["client_accuracy_on"] == "test"
-        mean = sum(shares[str(i)] * size for i, size in enumerate(sizes)) / sum(sizes)
-        assert record["accuracy"] == pytest.approx(mean)
-        assert 0 < record["loss"] < 100
-        assert record["dropped"] == []
+        shares = record.client_headlines
+        assert set(shares) == {0, 1, 2}
+        assert record.clients_on == "test"
+        mean = sum(shares[i] * size for i, size in enumerate(sizes)) / sum(sizes)
+        assert record.headline == pytest.approx(mean)
+        assert 0 < record.metrics["loss"] < 100
+        assert record.dropped == []
 
 
 def measurements(outcome):
-    return [(r["accuracy"], r["loss"], r["client_accuracy"], r["train_loss"], r["bytes_up"]) for r in outcome.records]
+    return [(r.metrics, r.client_metrics, r.train_loss, r.bytes_up) for r in outcome.records]
 
 
 @every
@@ -146,7 +147,7 @@ def test_processes_give_bitwise_the_same(runs, name):
 def test_resume_is_bitwise(runs, tmp_path, name):
     class Stop(Listener):
         def finished_round(self, record):
-            if record["round"] == 1:
+            if record.round == 1:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -160,20 +161,20 @@ def test_resume_is_bitwise(runs, tmp_path, name):
 
 @sharing
 def test_any_rule_aggregates_what_is_shared(runs, name):
-    outcome = run(method(name), schedule=Schedule(base=Stage(rule=ConflictFree())))
-    assert outcome.records[0]["diagnostics"]["worst_mix"]
-    assert outcome.records[0]["client_accuracy"].keys() == runs(name).records[0]["client_accuracy"].keys()
+    outcome = run(method(name), schedule=Schedule(base=stage_with(rule=ConflictFree())))
+    assert outcome.records[0].diagnostics["worst_mix"]
+    assert outcome.records[0].client_headlines.keys() == runs(name).records[0].client_headlines.keys()
     assert not torch.equal(small.weights(outcome.module), small.weights(runs(name).module))
 
 
 @every
 def test_a_client_is_measured_before_it_joins_and_trains_afterwards(tmp_path, name):
     outcome = run(method(name), tmp_path, cohort=Cohort(late=1, joins=2))
-    assert [record["cohort"] for record in outcome.records] == [[0, 1], [0, 1], [0, 1, 2]]
-    assert all(record["client_accuracy"].keys() == {"0", "1", "2"} for record in outcome.records)
+    assert [record.cohort for record in outcome.records] == [[0, 1], [0, 1], [0, 1, 2]]
+    assert all(record.client_headlines.keys() == {0, 1, 2} for record in outcome.records)
     never = run(method(name), cohort=Cohort(late=1))
     assert measurements(never)[:2] == measurements(outcome)[:2]
-    assert never.records[2]["cohort"] == [0, 1]
+    assert never.records[2].cohort == [0, 1]
     assert read_run(tmp_path)["clients"] == 3
 
 
@@ -199,20 +200,22 @@ def test_clients_of_one_class_are_worth_a_warning(runs, name):
     assert outcome.warnings == [
         "10 of 10 clients train on one class only: to answer it always is all that their models can learn"
     ]
-    assert outcome.records[0]["dropped"] == []
-    assert isfinite(outcome.records[0]["loss"])
+    assert outcome.records[0].dropped == []
+    assert isfinite(outcome.records[0].metrics["loss"])
     assert runs(name).warnings == []
 
 
 @every
 @pytest.mark.parametrize(
-    "stage", [Stage(name="whole", sends="gradient"), Stage(name="whole", search=Annealing(k=1))], ids=lambda s: s.sends
+    "stage",
+    [stage_with(name="whole", sends="gradient"), stage_with(name="whole", search=Annealing(k=1))],
+    ids=["gradient", "search"],
 )
 def test_gradients_and_searches_need_a_model_without_personal_parts(name, stage):
     module = method(name).prepare(small.module(), seed=0)
     personal = method(name).layout(module).personal
     if not personal:
-        assert run(method(name), schedule=Schedule(base=stage), rounds=1).records[0]["accuracy"] > 0
+        assert run(method(name), schedule=Schedule(base=stage), rounds=1).records[0].headline > 0
         return
     named = ", ".join(sorted(personal))
     with pytest.raises(ConfigError, match=rf"^stage 'whole' asks for gradients .* '{name}' {named} never leave"):

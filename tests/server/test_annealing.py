@@ -12,10 +12,11 @@ from torch import nn
 from fedpace import client
 from fedpace.core import FlatModule, Layout, Perturbation, Update, derive
 from fedpace.data import load
-from fedpace.server import Annealing, Pruning, Schedule, Stage
+from fedpace.server import Annealing, Pruning, Schedule
 from fedpace.server.annealing import InterClient, Lenient, Margin, RandomWalk, Ratchet, SelfSimilarity, StaleSum
+from tests.stages import stage_with
 
-from .helpers import LAYOUT, THETA, columns, exchange, server
+from .helpers import LAYOUT, THETA, columns, exchange, replied, server
 
 SEED = 5
 WIDE = Perturbation(rho=0.1)
@@ -67,7 +68,7 @@ class Bowls:
 
 
 def run(annealing, probe, vector=THETA):
-    return annealing.search(vector.clone(), LAYOUT, SEED, probe)
+    return replied(annealing.search(vector.clone(), LAYOUT, SEED), probe)
 
 
 def mean_cosine(rows):
@@ -130,7 +131,7 @@ def test_the_report_is_what_can_be_computed_by_hand():
     assert report.loss_best == pytest.approx(float(bowls.gradients(points[best]).square().sum() / 6), rel=1e-5)
     assert report.probe_min <= report.probe_mean
     assert bowls.asked == [(), *(candidate_path(k) for k in range(5))]
-    assert report.to_json()["accepted"] is True
+    assert report.accepted is True
 
 
 @given(st.integers(0, 500), st.sampled_from(["best", "ratchet", "random_walk"]), st.floats(0, 0.3))
@@ -176,7 +177,7 @@ def test_the_best_rejected_candidate_is_reported():
 def test_the_same_seed_finds_the_same_point():
     search = Annealing(k=6, perturbation=WIDE, accept=Margin(beta=0.0, delta=inf))
     one, two = (run(search, Bowls())[0] for _ in range(2))
-    other, _ = search.search(THETA.clone(), LAYOUT, SEED + 1, Bowls())
+    other, _ = replied(search.search(THETA.clone(), LAYOUT, SEED + 1), Bowls())
     assert torch.equal(one, two)
     assert not torch.equal(one, other)
     assert not torch.equal(one, THETA)
@@ -184,9 +185,8 @@ def test_the_same_seed_finds_the_same_point():
 
 def test_the_vector_given_is_left_alone():
     vector = THETA.clone()
-    Annealing(k=4, perturbation=WIDE, accept=Margin(beta=0.0, delta=inf), after=StaleSum()).search(
-        vector, LAYOUT, SEED, Bowls()
-    )
+    search = Annealing(k=4, perturbation=WIDE, accept=Margin(beta=0.0, delta=inf), after=StaleSum())
+    replied(search.search(vector, LAYOUT, SEED), Bowls())
     assert torch.equal(vector, THETA)
 
 
@@ -326,7 +326,7 @@ class Clients:
         return probe
 
     def search(self, annealing):
-        return annealing.search(self.vector, self.model.layout, SEED, self.probe(annealing))
+        return replied(annealing.search(self.vector, self.model.layout, SEED), self.probe(annealing))
 
 
 def test_the_literal_rule_takes_nothing():
@@ -361,35 +361,28 @@ def test_a_usable_setting_finds_a_better_point():
 
 
 def test_the_server_moves_to_what_was_found():
-    stage = Stage(search=Annealing(k=4, perturbation=WIDE, accept=Margin(beta=0.0, delta=inf)))
+    stage = stage_with(search=Annealing(k=4, perturbation=WIDE, accept=Margin(beta=0.0, delta=inf)))
     here = server(Schedule(base=stage))
     expected, _ = run(stage.search, Bowls())
-    report = here.search(stage, SEED, Bowls())
+    report = replied(here.search(stage.search, SEED), Bowls())
     assert report.accepted
     assert torch.equal(here.vector, expected)
 
 
-def test_a_stage_without_a_search_searches_nothing():
-    here = server()
-    assert here.search(Stage(), SEED, Bowls()) is None
-    assert torch.equal(here.vector, THETA)
-
-
 @pytest.mark.parametrize("mode", ["zero", "grad_mask"])
 def test_a_search_does_not_move_what_is_pruned(mode):
-    stage = Stage(search=Annealing(k=4, perturbation=WIDE, accept=Margin(beta=-2.0, delta=inf), after=StaleSum()))
+    stage = stage_with(search=Annealing(k=4, perturbation=WIDE, accept=Margin(beta=-2.0, delta=inf), after=StaleSum()))
     here = server(Schedule(base=stage, pruning=Pruning(mode=mode, threshold=0.5)))
     split, agreed = (1.0, -1.0), (1.0, 1.0)
-    exchange(here, columns(split, agreed, split, agreed, split, agreed), Stage(counts=True, prunes=True))
+    exchange(here, columns(split, agreed, split, agreed, split, agreed), stage_with(counts=True, prunes=True))
     before = here.vector.clone()
-    assert here.search(stage, SEED, Bowls()).accepted
+    assert replied(here.search(stage.search, SEED), Bowls()).accepted
     assert torch.equal(here.vector[::2], before[::2])
     assert (here.vector[1::2] != before[1::2]).all()
 
 
 def test_a_layout_of_another_size_is_searched_whole():
     layout = Layout(("only",), ((6,),))
-    found, _ = Annealing(k=1, perturbation=WIDE, accept=Margin(beta=-2.0, delta=inf)).search(
-        THETA, layout, SEED, Bowls()
-    )
+    search = Annealing(k=1, perturbation=WIDE, accept=Margin(beta=-2.0, delta=inf))
+    found, _ = replied(search.search(THETA, layout, SEED), Bowls())
     assert (found != THETA).all()

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpace.aggregation import Dampened
-from fedpace.server import Pruning, Schedule, ServerSGD, Stage
+from fedpace.server import Pruning, Schedule, ServerSGD
+from tests.stages import stage_with
 
 from .helpers import buffers, exchange, server
 
@@ -62,7 +63,7 @@ def test_a_running_sum_over_many_clients_keeps_its_precision():
 def test_a_variance_stays_within_what_clients_sent(variances, lr, momentum, policy, data):
     """No rule, mask or optimiser touches statistics: a large step cannot make a variance negative."""
     examples = data.draw(st.lists(st.integers(1, 10**6), min_size=len(variances), max_size=len(variances)))
-    base = Stage(rule=Dampened(), optimizer=ServerSGD(lr=lr, momentum=momentum), counts=True, prunes=True)
+    base = stage_with(rule=Dampened(), optimizer=ServerSGD(lr=lr, momentum=momentum), counts=True, prunes=True)
     schedule = Schedule(base=base, pruning=Pruning(threshold=2.0))
     found = after(policy, [buffers([v, v], [0]) for v in variances], examples, schedule)
     seen = [*variances, 7.0] if policy in ("local", "keep_server") else variances

@@ -1,5 +1,7 @@
 """How far the clients of a round agree."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,9 @@ from hypothesis import strategies as st
 
 from fedpace.aggregation import Dampened, Mean, Rows
 from fedpace.core import Layout, Update
-from fedpace.server import Stage
+from fedpace.server import Exchange
 from fedpace.server.monitor import Monitor
+from tests.stages import stage_with
 
 from .helpers import exchange, server
 
@@ -40,16 +43,16 @@ def test_similarity_is_the_cosine_of_pairs(clients, seed):
     updates = rows(clients, seed)
     found, expected = watch(updates).similarity(), numpy_cosines(updates)
     pairs = expected[np.triu_indices(clients, 1)]
-    assert found["kind"] == "update"
-    assert found["mean"] == pytest.approx(pairs.mean(), abs=1e-7)  # a Gram of blocks in single precision
-    assert found["min"] == pytest.approx(pairs.min(), abs=1e-7)  # a Gram of blocks in single precision
-    np.testing.assert_allclose(found["matrix"], expected, atol=5.1e-5)  # rounded to four places
+    assert found.kind == "update"
+    assert found.mean == pytest.approx(pairs.mean(), abs=1e-7)  # a Gram of blocks in single precision
+    assert found.min == pytest.approx(pairs.min(), abs=1e-7)  # a Gram of blocks in single precision
+    np.testing.assert_allclose(found.matrix, expected, atol=5.1e-5)  # rounded to four places
 
 
 def test_opposite_and_silent_clients():
     updates = torch.zeros(3, LAYOUT.size)
     updates[0], updates[1] = 1.0, -2.0
-    assert watch(updates).similarity()["matrix"] == [[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    assert watch(updates).similarity().matrix == [[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 
 
 @pytest.mark.parametrize("clients", [0, 1])
@@ -62,16 +65,16 @@ def test_only_so_many_rows_are_kept(clients, options, kept):
     updates = rows(clients)
     monitor = watch(updates, **options)
     found = monitor.similarity()
-    assert len(found["matrix"]) == len(monitor.rows.matrix) == kept
-    assert found["mean"] == watch(updates[:kept]).similarity()["mean"]
-    assert len(monitor.agreement()["histogram"]) == clients + 1  # signs are counted of all
+    assert len(found.matrix) == len(monitor.rows.matrix) == kept
+    assert found.mean == watch(updates[:kept]).similarity().mean
+    assert len(monitor.agreement().histogram) == clients + 1  # signs are counted of all
 
 
 @pytest.mark.parametrize("pairwise", [0, 1])
 def test_cosines_may_be_left_out(pairwise):
     report = exchange(server(pairwise=pairwise), torch.ones(3, 6))
     assert report.similarity is None
-    assert report.agreement["histogram"] == [0, 0, 0, 6]
+    assert report.agreement.histogram == [0, 0, 0, 6]
 
 
 @given(st.integers(1, 9), st.integers(0, 1000))
@@ -81,12 +84,12 @@ def test_histograms_account_for_every_coordinate(clients, seed):
     counts = updates.sign().sum(0).abs()
     for name, part in LAYOUT.slices.items():
         expected = [int((counts[part] == k).sum()) for k in range(clients + 1)]
-        assert found["layers"][name] == expected
+        assert found.layers[name] == expected
         assert sum(expected) == part.stop - part.start
-    assert list(found["layers"]) == list(LAYOUT.names)
-    assert sum(found["histogram"]) == LAYOUT.size
-    assert found["histogram"] == [int((counts == k).sum()) for k in range(clients + 1)]
-    assert found["mean"] == pytest.approx(float(counts.mean()) / clients)
+    assert list(found.layers) == list(LAYOUT.names)
+    assert sum(found.histogram) == LAYOUT.size
+    assert found.histogram == [int((counts == k).sum()) for k in range(clients + 1)]
+    assert found.mean == pytest.approx(float(counts.mean()) / clients)
 
 
 def test_no_client_no_agreement():
@@ -99,9 +102,9 @@ def test_the_servers_report_does_not_depend_on_who_counts_signs(rule, sends):
     """A rule that counts signs lends its count to the monitor; nobody counts twice."""
     here = server(layout=LAYOUT, vector=torch.zeros(LAYOUT.size))
     updates = rows(5)
-    report = exchange(here, updates, Stage(rule=rule, sends=sends))
+    report = exchange(here, updates, stage_with(rule=rule, sends=sends))
     assert report.agreement == watch(updates).agreement()
-    assert report.similarity == {**watch(updates).similarity(), "kind": sends}
+    assert report.similarity == replace(watch(updates).similarity(), kind=sends)
 
 
 def test_rows_are_owned():
@@ -114,8 +117,8 @@ def test_rows_are_owned():
             yield Update(i, reused.copy_(row), 10, {"loss": 0.0})
 
     one, two = (server(layout=LAYOUT, vector=torch.zeros(LAYOUT.size)) for _ in range(2))
-    lent = one.exchange(Stage(), answers(), 4)
-    owned = exchange(two, updates, Stage())
+    lent = one.exchange(Exchange(), answers(), 4)
+    owned = exchange(two, updates, stage_with())
     assert lent.similarity == owned.similarity
     assert lent.agreement == owned.agreement
     assert torch.equal(one.vector, two.vector)
@@ -133,5 +136,5 @@ def test_rows_that_the_rule_keeps_are_looked_at_and_not_kept_again(pairwise):
     found, expected = monitor.similarity(), watch(updates[:pairwise]).similarity()
     assert (found is None) == (expected is None) == (pairwise < 2)
     if found is not None:
-        np.testing.assert_allclose(found["matrix"], expected["matrix"], atol=1e-4)  # rounded to four places
-        assert found["mean"] == pytest.approx(expected["mean"], abs=1e-6)
+        np.testing.assert_allclose(found.matrix, expected.matrix, atol=1e-4)  # rounded to four places
+        assert found.mean == pytest.approx(expected.mean, abs=1e-6)

@@ -10,8 +10,9 @@ from safetensors.torch import load, save
 from fedpace.aggregation import AndMask, Dampened, Masked, Mean
 from fedpace.core import ConfigError, parse
 from fedpace.experiments.config import RunConfig, parse_config
-from fedpace.server import Schedule, ServerSGD, Stage, optimizers
+from fedpace.server import Schedule, ServerSGD, optimizers
 from fedpace.server.optimizers import Adaptive, ServerAdagrad, ServerAdam, ServerYogi
+from tests.stages import stage_with
 
 from .helpers import THETA, buffers, exchange, server
 
@@ -64,7 +65,7 @@ def test_the_aggregate_is_not_changed():
 
 def test_momentum_lives_on_the_server():
     """FedAvgM: the second round moves by Δ + ½Δ."""
-    stage = Stage(optimizer=ServerSGD(momentum=0.5))
+    stage = stage_with(optimizer=ServerSGD(momentum=0.5))
     here = server(Schedule(base=stage))
     for _ in range(2):
         exchange(here, torch.ones(3, 6))
@@ -221,7 +222,7 @@ def test_no_optimizer_changes_the_aggregate_or_the_mask(optimizer):
 
 @pytest.mark.parametrize("optimizer", [ServerSGD(momentum=0.5), ServerAdam(), ServerYogi()], ids=repr)
 def test_without_an_update_momentum_keeps_moving(optimizer):
-    here = server(Schedule(base=Stage(optimizer=optimizer)))
+    here = server(Schedule(base=stage_with(optimizer=optimizer)))
     exchange(here, torch.ones(3, 6))
     before = here.vector.clone()
     exchange(here, torch.zeros(3, 6))
@@ -229,7 +230,7 @@ def test_without_an_update_momentum_keeps_moving(optimizer):
 
 
 def test_adagrad_without_momentum_stands_still_without_an_update():
-    here = server(Schedule(base=Stage(optimizer=ServerAdagrad())))
+    here = server(Schedule(base=stage_with(optimizer=ServerAdagrad())))
     exchange(here, torch.ones(3, 6))
     before = here.vector.clone()
     exchange(here, torch.zeros(3, 6))
@@ -238,7 +239,7 @@ def test_adagrad_without_momentum_stands_still_without_an_update():
 
 @every_optimizer
 def test_no_update_at_all_is_no_step(optimizer):
-    here = server(Schedule(base=Stage(optimizer=optimizer)))
+    here = server(Schedule(base=stage_with(optimizer=optimizer)))
     exchange(here, torch.zeros(3, 6))
     assert torch.equal(here.vector, THETA)
 
@@ -246,7 +247,7 @@ def test_no_update_at_all_is_no_step(optimizer):
 @every_adaptive
 def test_buffers_are_averaged_and_nothing_else(optimizer):
     """An adaptive step on a running variance could make it negative."""
-    here = server(Schedule(base=Stage(optimizer=optimizer)), held=buffers([1.0], [1]))
+    here = server(Schedule(base=stage_with(optimizer=optimizer)), held=buffers([1.0], [1]))
     exchange(here, torch.ones(2, 6), held=[buffers([2.0], [3]), buffers([4.0], [5])])
     assert (here.buffers.floats.tolist(), here.buffers.integers.tolist()) == ([3.0], [5])
     assert {len(tensor) for name, tensor in here.state().items() if name.startswith("optimizer.")} == {6}
@@ -255,7 +256,7 @@ def test_buffers_are_averaged_and_nothing_else(optimizer):
 @every_optimizer
 @pytest.mark.parametrize("interrupted", range(5))
 def test_what_is_remembered_survives_a_checkpoint(optimizer, interrupted):
-    schedule = Schedule(base=Stage(optimizer=optimizer, rule=Dampened()))
+    schedule = Schedule(base=stage_with(optimizer=optimizer, rule=Dampened()))
     sent = torch.randn(5, 3, 6, generator=torch.Generator().manual_seed(1))
     straight, before, after = server(schedule), server(schedule), server(schedule, vector=torch.zeros(6))
     for rows in sent:
@@ -271,7 +272,7 @@ def test_what_is_remembered_survives_a_checkpoint(optimizer, interrupted):
 
 
 def test_what_is_remembered_has_a_name():
-    here = server(Schedule(base=Stage(optimizer=ServerAdam(bias_correction="kingma"))))
+    here = server(Schedule(base=stage_with(optimizer=ServerAdam(bias_correction="kingma"))))
     for _ in range(3):
         exchange(here, torch.ones(2, 6))
     kept = {name.removeprefix("optimizer."): tensor for name, tensor in here.state().items() if "optimizer" in name}
@@ -300,7 +301,7 @@ def rows(seed=0, clients=4):
 
 
 def run(rule, optimizer, mask_at, **options):
-    here = server(Schedule(base=Stage(rule=rule, optimizer=optimizer, mask_at=mask_at, **options)))
+    here = server(Schedule(base=stage_with(rule=rule, optimizer=optimizer, mask_at=mask_at, **options)))
     for number in range(4):
         exchange(here, rows(number))
     return here.vector
@@ -329,7 +330,7 @@ def test_optimizers_with_memory_mind_where_the_mask_is(optimizer):
 @pytest.mark.parametrize("mask_at", ["post", "pre"])
 def test_the_moments_are_of_the_unmasked_or_the_masked_update(mask_at):
     """Two clients that disagree on every coordinate but the first, whose means are 2."""
-    here = server(Schedule(base=Stage(rule=AndMask(), optimizer=ServerAdam(beta1=0.5), mask_at=mask_at)))
+    here = server(Schedule(base=stage_with(rule=AndMask(), optimizer=ServerAdam(beta1=0.5), mask_at=mask_at)))
     exchange(here, [[2.0] + [5.0] * 5, [2.0] + [-1.0] * 5])
     assert here.state()["optimizer.first_moment"].tolist() == [1.0] + [{"post": 1.0, "pre": 0.0}[mask_at]] * 5
     assert torch.equal(here.vector[1:], THETA[1:])
@@ -342,7 +343,7 @@ def test_the_moments_are_of_the_unmasked_or_the_masked_update(mask_at):
 
 def test_a_stopped_coordinate_gathers_momentum():
     """FedAvgM with an AND-mask, by hand: v = 2, then ½ · 2 + 1 = 2."""
-    here = server(Schedule(base=Stage(rule=AndMask(), optimizer=ServerSGD(momentum=0.5))))
+    here = server(Schedule(base=stage_with(rule=AndMask(), optimizer=ServerSGD(momentum=0.5))))
     exchange(here, [[5.0] * 6, [-1.0] * 6])
     assert torch.equal(here.vector, THETA)
     exchange(here, torch.ones(2, 6))
@@ -354,7 +355,7 @@ def test_a_mask_before_adaptive_moments_is_nearly_undone_by_them():
     sent = torch.tensor([[3.0, 3.0], [3.0, 3.0], [3.0, -3.0]]).repeat(1, 3)  # agreements 1 and 1/3
     steps = {}
     for mask_at in ("post", "pre"):
-        stage = Stage(rule=Dampened(), optimizer=ServerAdam(v0="zero", epsilon=1e-6), mask_at=mask_at)
+        stage = stage_with(rule=Dampened(), optimizer=ServerAdam(v0="zero", epsilon=1e-6), mask_at=mask_at)
         here = server(Schedule(base=stage))
         exchange(here, sent)
         steps[mask_at] = (here.vector - THETA)[:2]
@@ -367,11 +368,11 @@ def test_a_mask_before_adaptive_moments_is_nearly_undone_by_them():
 
 @pytest.mark.parametrize(("name", "cls"), [("adagrad", ServerAdagrad), ("adam", ServerAdam), ("yogi", ServerYogi)])
 def test_a_config_names_an_optimizer(name, cls):
-    base = RunConfig(aggregate={"optimizer": name, "rule": "masked", "mask_at": "pre"}).schedule().base
+    base = RunConfig(aggregate={"optimizer": name, "rule": "masked", "mask_at": "pre"}).schedule().base.exchanges[0]
     assert (base.optimizer, base.mask_at) == (cls(), "pre")
-    assert RunConfig().schedule().base.mask_at == "post"
+    assert RunConfig().schedule().base.exchanges[0].mask_at == "post"
     config = RunConfig(aggregate={"optimizer": {"name": name, "lr": 0.5, "v0": "zero"}})
-    assert config.schedule().base.optimizer == cls(lr=0.5, v0="zero")
+    assert config.schedule().base.exchanges[0].optimizer == cls(lr=0.5, v0="zero")
     assert RunConfig(**config.model_dump(mode="json")) == config
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedpace.core import Layout
-from fedpace.server import Pace, Schedule, ShuffledPace, Stage, paces
+from fedpace.server import Exchange, Pace, Schedule, ShuffledPace, paces
+from tests.stages import altered, stage_with
 
 from .helpers import exchange, server
 
@@ -14,7 +15,7 @@ AGREEMENT = torch.tensor([1.0, 0.0, 1 / 3, 0.0])
 
 def start(**settings):
     """A server of four coordinates, and its stage; the pace is the agreement over its mean."""
-    stage = Stage(pace=Pace(floor=1e-6, power=1, **settings))
+    stage = stage_with(pace=Pace(floor=1e-6, power=1, **settings))
     return server(Schedule(base=stage), torch.zeros(4), Layout(("weight",), ((4,),))), stage
 
 
@@ -24,10 +25,10 @@ def normalised(agreement):
 
 def test_first_round_has_no_pace_and_the_next_has_its_agreement():
     one, stage = start()
-    assert one.extras(stage) == {}
+    assert one.extras(stage.exchanges[0]) == {}
     exchange(one, UPDATES)
-    torch.testing.assert_close(one.extras(stage)["pace"], normalised(AGREEMENT))
-    assert one.extras(Stage()) == {}  # a stage without pace sends none
+    torch.testing.assert_close(one.extras(stage.exchanges[0])["pace"], normalised(AGREEMENT))
+    assert one.extras(Exchange()) == {}  # a stage without pace sends none
 
 
 def test_agreement_is_averaged_over_rounds_by_size_not_by_direction():
@@ -35,13 +36,13 @@ def test_agreement_is_averaged_over_rounds_by_size_not_by_direction():
     exchange(one, UPDATES)
     exchange(one, [[-1.0, 1.0, 1.0, 0.0], [-1.0, 1.0, -1.0, 0.0]])
     # ¾ of the first round and ¼ of the second, whose agreements are 1, 0, ⅓, 0 and 1, 1, 0, 0
-    torch.testing.assert_close(one.extras(stage)["pace"], normalised(torch.tensor([1.0, 0.25, 0.25, 0.0])))
+    torch.testing.assert_close(one.extras(stage.exchanges[0])["pace"], normalised(torch.tensor([1.0, 0.25, 0.25, 0.0])))
 
 
 def test_agreement_has_the_weights_of_the_stage():
     one, stage = start()
-    exchange(one, UPDATES, stage.model_copy(update={"weights": "samples"}), examples=[3, 1])
-    torch.testing.assert_close(one.extras(stage)["pace"], normalised(torch.tensor([1.0, 0.5, 5 / 7, 0.0])))
+    exchange(one, UPDATES, altered(stage, weights="samples"), examples=[3, 1])
+    torch.testing.assert_close(one.extras(stage.exchanges[0])["pace"], normalised(torch.tensor([1.0, 0.5, 5 / 7, 0.0])))
 
 
 def test_mean_pace_is_one_unless_the_floor_lifts_it():
@@ -77,4 +78,4 @@ def test_memory_of_agreement_survives_a_checkpoint():
     (one, stage), (other, _) = start(), start()
     exchange(one, UPDATES)
     other.load_state(one.state())
-    assert torch.equal(other.extras(stage)["pace"], one.extras(stage)["pace"])
+    assert torch.equal(other.extras(stage.exchanges[0])["pace"], one.extras(stage.exchanges[0])["pace"])

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from fedpace.aggregation import ConflictFree, Masked, Mean, rules
 from fedpace.core import Layout
-from fedpace.server import Schedule, ServerSGD, Stage
+from fedpace.server import Schedule, ServerSGD
 from fedpace.server.parts import Parts
+from tests.stages import altered, stage_with
 
 from .helpers import exchange, server
 
@@ -100,8 +101,8 @@ def test_a_mask_lets_the_rest_pass():
 
 @pytest.mark.parametrize("mask_at", ["pre", "post"])
 def test_a_server_with_momentum_masks_its_part_and_steps_freely_in_the_rest(mask_at):
-    stage = Stage(rule=Masked(tau=0.9), weights="samples", mask_at=mask_at, optimizer=ServerSGD(momentum=0.5))
-    unmasked = stage.model_copy(update={"rule": Mean()})
+    stage = stage_with(rule=Masked(tau=0.9), weights="samples", mask_at=mask_at, optimizer=ServerSGD(momentum=0.5))
+    unmasked = altered(stage, rule=Mean())
     whole, split, free = (
         server(Schedule(base=s), torch.zeros(LAYOUT.size), LAYOUT, ruled=ruled)
         for s, ruled in ((stage, None), (stage, part("a")), (unmasked, None))
@@ -118,18 +119,18 @@ def test_a_server_with_momentum_masks_its_part_and_steps_freely_in_the_rest(mask
 
 @pytest.mark.parametrize("ruled", [None, part("a")])
 def test_agreement_is_reported_of_the_whole_model(ruled):
-    here = server(Schedule(base=Stage(rule="dampened")), torch.zeros(LAYOUT.size), LAYOUT, ruled=ruled)
+    here = server(Schedule(base=stage_with(rule="dampened")), torch.zeros(LAYOUT.size), LAYOUT, ruled=ruled)
     report = exchange(here, rows(), examples=EXAMPLES)
-    assert sum(report.agreement["histogram"]) == LAYOUT.size
-    assert list(report.agreement["layers"]) == list(LAYOUT.names)
+    assert sum(report.agreement.histogram) == LAYOUT.size
+    assert list(report.agreement.layers) == list(LAYOUT.names)
 
 
 def test_a_client_that_is_dropped_counts_nowhere():
     sent = rows()
     sent[2, 0] = torch.nan  # in the ruled part
     sent[4, 7] = torch.nan  # in the rest
-    here = server(Schedule(base=Stage(weights="uniform")), torch.zeros(LAYOUT.size), LAYOUT, ruled=part("a"))
-    assert [dropped["client"] for dropped in exchange(here, sent, examples=EXAMPLES).dropped] == [2, 4]
+    here = server(Schedule(base=stage_with(weights="uniform")), torch.zeros(LAYOUT.size), LAYOUT, ruled=part("a"))
+    assert [dropped.client for dropped in exchange(here, sent, examples=EXAMPLES).dropped] == [2, 4]
     kept = torch.tensor([0, 1, 3])
     shares = torch.tensor(EXAMPLES)[kept] / 45
     torch.testing.assert_close(here.vector[:6], sent[kept, :6].mean(0))

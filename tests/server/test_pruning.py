@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpace.aggregation import Dampened, SignSum, Sums
-from fedpace.server import Pruner, Pruning, Schedule, ServerSGD, Stage
+from fedpace.server import Pruner, Pruning, Schedule, ServerSGD
+from tests.stages import altered, stage_with
 
 from .helpers import LAYOUT, THETA, columns, exchange, server
 
 AGREED, SPLIT, NOBODY, ONE = (1.0, 1, 1, 1), (1.0, 1, -1, -1), (0.0, 0, 0, 0), (1.0, 1, 1, -1)
-PRUNE = Stage(name="prune", sends="gradient", rule=Dampened(), counts=True, prunes=True)
-DAMPEN = PRUNE.model_copy(update={"name": "dampen", "counts": False, "prunes": False})
-COUNT = PRUNE.model_copy(update={"name": "dampen", "prunes": False})
-FEDAVG = Stage()
+PRUNE = stage_with(name="prune", sends="gradient", rule=Dampened(), counts=True, prunes=True)
+DAMPEN = altered(PRUNE, counts=False, prunes=False)
+COUNT = altered(PRUNE, prunes=False)
+FEDAVG = stage_with()
 
 
 def pruning_server(**settings):
@@ -35,7 +36,7 @@ def test_what_lies_below_the_threshold_is_pruned():
     report = exchange(here, columns(AGREED, SPLIT, ONE, AGREED, SPLIT, AGREED), PRUNE)
     assert mask(here) == [0, 1, 0, 0, 1, 0]  # an agreement of exactly one half is not below it
     assert here.pruned == pytest.approx(2 / 6)
-    assert report.clients == 4
+    assert report.used == 4
 
 
 @given(st.lists(st.lists(st.integers(-1, 1), min_size=6, max_size=6), min_size=1, max_size=9))
@@ -171,10 +172,10 @@ def test_counters_and_mask_follow_their_definition(history, threshold, persisten
         exchange(here, torch.tensor(rows), stage)
         for j in range(6):
             column = [row[j] for row in rows]
-            if stage.counts and (any(column) or zero_gradient == "literal"):
+            if stage.exchanges[0].counts and (any(column) or zero_gradient == "literal"):
                 conflict = Fraction(abs(sum(column)), len(column)) < Fraction(threshold, 10)
                 counters[j] = counters[j] + 1 if conflict else 0
-            if stage.prunes:
+            if stage.exchanges[0].prunes:
                 pruned[j] = counters[j] >= persistence or (permanent and pruned[j])
         assert here.pruner.counters.tolist() == counters
         assert here.pruner.mask.tolist() == pruned
@@ -188,7 +189,7 @@ def test_a_permanent_mask_grows_and_holds(history, mode, momentum):
     before, values = here.pruner.mask.clone(), here.vector.clone()
     for stage, rows in history:
         optimizer = ServerSGD(lr=0.5, momentum=momentum)
-        exchange(here, torch.tensor(rows), stage.model_copy(update={"optimizer": optimizer}))
+        exchange(here, torch.tensor(rows), altered(stage, optimizer=optimizer))
         now = here.pruner.mask
         assert (now | before).equal(now)
         if mode == "grad_mask":

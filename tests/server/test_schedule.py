@@ -6,11 +6,8 @@ from hypothesis import strategies as st
 
 from fedpace.aggregation import AndMask, ConflictFree, Dampened, Masked
 from fedpace.core import ConfigError
-from fedpace.server import Annealing, Pruning, Schedule, Stage
-
-
-def stage(first, last, name="s", **parts):
-    return Stage(name=name, first=first, last=last, **parts)
+from fedpace.server import Annealing, Exchange, Pruning, Schedule, Stage
+from tests.stages import stage_with
 
 
 @st.composite
@@ -21,7 +18,7 @@ def disjoint(draw):
     windows = [(a, b - 1) for a, b in zip(cuts[::2], cuts[1::2], strict=False)]
     if windows and draw(st.booleans()):
         windows[-1] = (windows[-1][0], None)
-    stages = [stage(first, last, f"s{i}") for i, (first, last) in enumerate(windows)]
+    stages = [stage_with(first=first, last=last, name=f"s{i}") for i, (first, last) in enumerate(windows)]
     return rounds, tuple(draw(st.permutations(stages)))
 
 
@@ -41,7 +38,9 @@ def test_every_round_belongs_to_exactly_one_stage(given_input):
     st.lists(st.tuples(st.integers(0, 22), st.none() | st.integers(0, 22)), max_size=4),
 )
 def test_exactly_what_cannot_be_meant_is_refused(rounds, windows):
-    schedule = Schedule(stages=tuple(stage(first, last, f"s{i}") for i, (first, last) in enumerate(windows)))
+    schedule = Schedule(
+        stages=tuple(stage_with(first=first, last=last, name=f"s{i}") for i, (first, last) in enumerate(windows))
+    )
     rounds_of = [range(first, (rounds if last is None else last + 1)) for first, last in windows]
     legal = all(len(r) and r[-1] < rounds for r in rounds_of)
     disjoint = sum(map(len, rounds_of)) == len({r for covered in rounds_of for r in covered})
@@ -57,16 +56,22 @@ def test_exactly_what_cannot_be_meant_is_refused(rounds, windows):
     ("stages", "message"),
     [
         (
-            [stage(2, 15, "anneal"), stage(15, 41, "dampen")],
+            [stage_with(first=2, last=15, name="anneal"), stage_with(first=15, last=41, name="dampen")],
             r"stages 'anneal' \(rounds 2 to 15\) and 'dampen' \(rounds 15 to 41\) overlap",
         ),
         (
-            [stage(42, 49, "prune"), stage(20, None, "dampen")],
+            [stage_with(first=42, last=49, name="prune"), stage_with(first=20, last=None, name="dampen")],
             r"stages 'prune' \(rounds 42 to 49\) and 'dampen' \(rounds 20 to the end\) overlap",
         ),
-        ([stage(9, 3, "anneal")], "stage 'anneal': rounds 9 to 3 is empty"),
-        ([stage(42, 50, "prune")], r"stage 'prune': rounds 42 to 50 \(from 0\) needs 51 rounds, the run has 50"),
-        ([stage(50, None, "late")], "stage 'late': rounds 50 to the end .* needs 51 rounds, the run has 50"),
+        ([stage_with(first=9, last=3, name="anneal")], "stage 'anneal': rounds 9 to 3 is empty"),
+        (
+            [stage_with(first=42, last=50, name="prune")],
+            r"stage 'prune': rounds 42 to 50 \(from 0\) needs 51 rounds, the run has 50",
+        ),
+        (
+            [stage_with(first=50, last=None, name="late")],
+            "stage 'late': rounds 50 to the end .* needs 51 rounds, the run has 50",
+        ),
     ],
 )
 def test_errors_are_one_line_with_names(stages, message):
@@ -76,7 +81,13 @@ def test_errors_are_one_line_with_names(stages, message):
 
 
 def test_the_papers_windows():
-    schedule = Schedule(stages=(stage(2, 15, "anneal"), stage(20, 41, "dampen"), stage(42, 49, "prune")))
+    schedule = Schedule(
+        stages=(
+            stage_with(first=2, last=15, name="anneal"),
+            stage_with(first=20, last=41, name="dampen"),
+            stage_with(first=42, last=49, name="prune"),
+        )
+    )
     assert schedule.validate_for(50, clients=3) == []
     names = [schedule.stage(r).name for r in range(50)]
     assert {name: names.count(name) for name in names} == {"fedavg": 2 + 4, "anneal": 14, "dampen": 22, "prune": 8}
@@ -88,7 +99,7 @@ def test_the_papers_windows():
 
 
 def pruning(threshold, clients):
-    prune = stage(5, None, "prune", rule=Dampened(), counts=True, prunes=True)
+    prune = stage_with(first=5, last=None, name="prune", rule=Dampened(), counts=True, prunes=True)
     return Schedule(stages=(prune,), pruning=Pruning(threshold=threshold)).validate_for(10, clients)
 
 
@@ -121,7 +132,7 @@ def test_can_act_is_what_clients_can_show(percent, clients):
 
 def test_a_mask_below_the_lattice_is_warned_of():
     def warnings(tau, clients):
-        return Schedule(base=Stage(name="gma", rule=Masked(tau=tau))).validate_for(5, clients)
+        return Schedule(base=stage_with(name="gma", rule=Masked(tau=tau))).validate_for(5, clients)
 
     assert warnings(0.3, 3) == [
         "stage 'gma': no agreement of 3 clients lies below tau = 0.3, so masking is the plain mean"
@@ -132,7 +143,7 @@ def test_a_mask_below_the_lattice_is_warned_of():
 
 
 def mask_warnings(rule, clients, **options):
-    return Schedule(base=Stage(name="mask", rule=rule, **options)).validate_for(5, clients)
+    return Schedule(base=stage_with(name="mask", rule=rule, **options)).validate_for(5, clients)
 
 
 def test_a_strict_threshold_is_another_lattice():
@@ -161,29 +172,21 @@ def test_votes_by_samples_need_weights_by_samples():
 
 
 def test_one_client_cannot_search():
-    schedule = Schedule(stages=(stage(1, 2, "anneal", search=Annealing()),))
+    schedule = Schedule(stages=(stage_with(first=1, last=2, name="anneal", search=Annealing()),))
     assert schedule.validate_for(5, clients=1) == [
         "stage 'anneal' cannot search: one client has no other to agree with"
     ]
     assert schedule.validate_for(5, clients=2) == []
 
 
-def test_an_idle_stage_is_noticed_in_a_second_exchange_too():
-    second = Stage(name="second", rule=Masked(tau=0.1))
-    schedule = Schedule(base=Stage(name="first", then=second))
-    assert ["'second'" in warning for warning in schedule.validate_for(5, clients=3)] == [True]
-
-
-def test_exchanges_follow_one_another():
-    third = Stage(name="third")
-    second = Stage(name="second", then=third)
-    assert [s.name for s in Stage(name="first", then=second).exchanges()] == ["first", "second", "third"]
-    assert [s.name for s in Stage(name="only").exchanges()] == ["only"]
+def test_an_idle_rule_is_noticed_in_a_second_exchange_too():
+    stage = Stage(name="two", exchanges=(Exchange(), Exchange(rule=Masked(tau=0.1))))
+    assert ["'two'" in warning for warning in Schedule(base=stage).validate_for(5, clients=3)] == [True]
 
 
 def test_a_rule_that_may_not_do_what_was_meant_is_warned_of():
     def warnings(c):
-        return Schedule(base=Stage(name="confree", rule=ConflictFree(c=c))).validate_for(5, 3)
+        return Schedule(base=stage_with(name="confree", rule=ConflictFree(c=c))).validate_for(5, 3)
 
     assert warnings(0.9) == []
     assert warnings(1.0) == [

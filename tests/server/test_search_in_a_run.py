@@ -6,8 +6,9 @@ import torch
 from fedpace.data import load
 from fedpace.engine import Plan, Serial, train
 from fedpace.models import build
-from fedpace.server import Annealing, Schedule, Stage
+from fedpace.server import Annealing, Schedule
 from fedpace.server.annealing import Acceptance
+from tests.stages import stage_with
 
 SEEN = []
 
@@ -25,7 +26,7 @@ def candidates(walk, clients=3, k=6):
     data = load((inputs, inputs[:, :3].argmax(1)), test=(inputs[:5], inputs[:5, :3].argmax(1)))
     federation = data.partition("iid", clients=clients)
     search = Annealing(k=k, score="self", accept=Notes(), walk=walk)
-    schedule = Schedule(base=Stage(search=search))
+    schedule = Schedule(base=stage_with(search=search))
     SEEN.clear()
     train(
         build("linear", federation.shape, 3, seed=0), federation, Plan(schedule=schedule, rounds=1, executor=Serial())

@@ -8,7 +8,8 @@ from safetensors.torch import load, save
 
 from fedpace.aggregation import Dampened, Masked, Mean, rules
 from fedpace.core import Update
-from fedpace.server import Pruning, Schedule, ServerSGD, Stage
+from fedpace.server import Exchange, Pruning, Schedule, ServerSGD, Stage
+from tests.stages import stage_with
 
 from .helpers import THETA, buffers, exchange, server, updates
 
@@ -29,13 +30,13 @@ def test_fedavg_by_hand(clients, seed):
 
 
 def test_weights_by_samples():
-    here = server(Schedule(base=Stage(weights="samples")))
+    here = server(Schedule(base=stage_with(weights="samples")))
     exchange(here, [[4.0] * 6, [0.0] * 6], examples=[30, 10])
     assert torch.equal(here.vector, THETA + 3)
 
 
 def test_uniform_weights_ignore_samples():
-    here = server(Schedule(base=Stage(weights="uniform")))
+    here = server(Schedule(base=stage_with(weights="uniform")))
     exchange(here, [[4.0] * 6, [0.0] * 6], examples=[30, 10])
     assert torch.equal(here.vector, THETA + 2)
 
@@ -45,8 +46,8 @@ def test_dampening_clients_that_agree_is_a_fedsgd_step(clients, seed):
     sent = rows(clients, seed).abs() + 0.1
     optimizer = ServerSGD(lr=0.01)
     dampened, plain = server(), server()
-    exchange(dampened, sent, Stage(sends="gradient", rule=Dampened(), optimizer=optimizer))
-    exchange(plain, sent, Stage(sends="gradient", optimizer=optimizer))
+    exchange(dampened, sent, stage_with(sends="gradient", rule=Dampened(), optimizer=optimizer))
+    exchange(plain, sent, stage_with(sends="gradient", optimizer=optimizer))
     assert torch.equal(dampened.vector, plain.vector)
     assert not torch.equal(plain.vector, THETA)
 
@@ -55,8 +56,8 @@ def test_dampening_clients_that_agree_is_a_fedsgd_step(clients, seed):
 def test_a_dampened_step_is_never_longer_and_never_turned(clients, seed):
     sent = rows(clients, seed)
     dampened, plain = server(), server()
-    exchange(dampened, sent, Stage(rule=Dampened()))
-    exchange(plain, sent, Stage())
+    exchange(dampened, sent, stage_with(rule=Dampened()))
+    exchange(plain, sent, stage_with())
     step, fedsgd = dampened.vector - THETA, plain.vector - THETA
     assert (step.abs() <= fedsgd.abs() + 1e-6).all()
     assert (step * fedsgd >= 0).all()
@@ -66,8 +67,8 @@ def fedpace(**stages):
     """FedPACE in six rounds: FedAvg, FedAvg, dampening, dampening, pruning, pruning."""
     common = {"sends": "gradient", "rule": Dampened(), "optimizer": ServerSGD(lr=0.5)}
     windows = {
-        "dampen": Stage(name="dampen", first=2, last=3, **common),
-        "prune": Stage(name="prune", first=4, counts=True, prunes=True, **common),
+        "dampen": stage_with(name="dampen", first=2, last=3, **common),
+        "prune": stage_with(name="prune", first=4, counts=True, prunes=True, **common),
     }
     chosen = tuple(stage for name, stage in windows.items() if stages.get(name))
     return Schedule(stages=chosen, pruning=Pruning(threshold=0.6))
@@ -90,7 +91,7 @@ def test_fedpace_with_all_stages_off_is_fedavg_bitwise():
 
 
 def test_a_mask_of_tau_zero_is_fedavg_bitwise():
-    masked, plain = (play(server(Schedule(base=Stage(rule=rule))), range(3)) for rule in (Masked(tau=0.0), Mean()))
+    masked, plain = (play(server(Schedule(base=stage_with(rule=rule))), range(3)) for rule in (Masked(tau=0.0), Mean()))
     assert torch.equal(masked.vector, plain.vector)
 
 
@@ -108,9 +109,9 @@ def test_answers_may_be_overwritten_by_the_next(name):
         lent.fill_(float("nan"))
         held.floats.fill_(float("nan"))
 
-    stage = Stage(rule=name)
+    stage = stage_with(rule=name)
     one, two = server(held=buffers([9.0], [9])), server(held=buffers([9.0], [9]))
-    one.exchange(stage, answers(), 5)
+    one.exchange(stage.exchanges[0], answers(), 5)
     exchange(two, sent, stage, held=[buffers([float(i)], [i]) for i in range(5)])
     assert torch.equal(one.vector, two.vector)
     assert (one.buffers.floats.tolist(), one.buffers.integers.tolist()) == ([2.0], [4])
@@ -119,22 +120,22 @@ def test_answers_may_be_overwritten_by_the_next(name):
 @pytest.mark.parametrize("pairwise", [0, 2, 32])
 @pytest.mark.parametrize("name", rules.names())
 def test_updates_may_be_written_where_they_will_be_kept(name, pairwise):
-    stage, places = Stage(rule=name), set()
+    stage, places = stage_with(rule=name), set()
     one, two = server(pairwise=pairwise), server(pairwise=pairwise)
 
     def answers(sent):
         for i, row in enumerate(sent):
-            kept = one.room()
+            kept = one.lend_row()
             places.update(() if kept is None else [kept.data_ptr()])
             yield Update(i, row.clone() if kept is None else kept.copy_(row), 10, {"loss": float(i)})
 
     for seed in range(3):
         sent = rows(5, seed)
         sent[1] = torch.nan  # that client is dropped, and the next one lies in its place
-        found, expected = one.exchange(stage, answers(sent), 5), exchange(two, sent, stage)
+        found, expected = one.exchange(stage.exchanges[0], answers(sent), 5), exchange(two, sent, stage)
         assert torch.equal(one.vector, two.vector)
         assert (found.similarity, found.agreement) == (expected.similarity, expected.agreement)
-    keeps_all = stage.rule.start(6, 5).rows is not None
+    keeps_all = stage.exchanges[0].rule.start(6, 5).rows is not None
     assert len(places) == (4 if keeps_all else min(pairwise, 4))  # the same ones in all rounds
 
 
@@ -143,27 +144,27 @@ def test_updates_may_be_written_where_they_will_be_kept(name, pairwise):
 
 def test_then_is_a_second_exchange_from_where_the_first_ended():
     """The authors' runs: a dampened step, then a whole FedAvg round."""
-    stage = Stage(sends="gradient", rule=Dampened(), optimizer=ServerSGD(lr=0.5), then=Stage(name="fedavg"))
-    here = server(Schedule(base=stage))
+    dampened = Exchange(sends="gradient", rule=Dampened(), optimizer=ServerSGD(lr=0.5))
+    here = server(Schedule(base=Stage(exchanges=(dampened, Exchange()))))
     gradients = torch.tensor([[2.0] * 6, [2.0] * 6, [-1.0] * 6])
     reports = []
-    for part in here.schedule.stage(0).exchanges():
+    for part in here.schedule.stage(0).exchanges:
         sent = gradients if part.sends == "gradient" else torch.full((3, 6), 10.0)
-        reports.append(exchange(here, sent, part))
+        reports.append(here.exchange(part, updates(sent), 3))
     torch.testing.assert_close(here.vector, THETA + 0.5 * 1.0 / 3 + 10)
-    assert [report.similarity["kind"] for report in reports] == ["gradient", "update"]
-    assert [report.similarity["mean"] for report in reports] == pytest.approx([-1 / 3, 1.0])
+    assert [report.similarity.kind for report in reports] == ["gradient", "update"]
+    assert [report.similarity.mean for report in reports] == pytest.approx([-1 / 3, 1.0])
 
 
 # What is reported ----------------------------------------------------------------------------------------------------
 
 
 def test_the_report():
-    report = exchange(server(), rows(4), Stage(rule=Dampened()))
-    assert (report.clients, report.dropped, report.train_loss) == (4, [], 1.5)
+    report = exchange(server(), rows(4), stage_with(rule=Dampened()))
+    assert (report.used, report.dropped, report.train_loss) == (4, [], 1.5)
     assert set(report.diagnostics) == {"below_tau", "mean_factor", "majority_mismatch"}
-    assert sum(report.agreement["histogram"]) == 6
-    assert report.diagnostics["mean_factor"] == pytest.approx(report.agreement["mean"])
+    assert sum(report.agreement.histogram) == 6
+    assert report.diagnostics["mean_factor"] == pytest.approx(report.agreement.mean)
 
 
 def test_what_a_server_was_given_stays_the_givers():
@@ -182,8 +183,11 @@ def stateful():
     heavy = ServerSGD(lr=0.3, momentum=0.9)
     common = {"sends": "gradient", "rule": Dampened(), "optimizer": heavy, "counts": True}
     return Schedule(
-        base=Stage(optimizer=heavy),
-        stages=(Stage(name="dampen", first=2, last=4, **common), Stage(name="prune", first=5, prunes=True, **common)),
+        base=stage_with(optimizer=heavy),
+        stages=(
+            stage_with(name="dampen", first=2, last=4, **common),
+            stage_with(name="prune", first=5, prunes=True, **common),
+        ),
         pruning=Pruning(threshold=0.4, persistence=2),
     )
 
@@ -227,6 +231,6 @@ def test_a_state_is_a_snapshot():
 def test_the_order_of_clients_matters_only_to_rounding():
     sent = updates(rows(6))
     one, two = server(), server()
-    one.exchange(Stage(rule=Dampened()), sent, 6)
-    two.exchange(Stage(rule=Dampened()), sent[::-1], 6)
+    one.exchange(Exchange(rule=Dampened()), sent, 6)
+    two.exchange(Exchange(rule=Dampened()), sent[::-1], 6)
     torch.testing.assert_close(one.vector, two.vector)

@@ -8,10 +8,11 @@ from fedpace.client import Probe
 from fedpace.core import Layout, sketch
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.run import execute
-from fedpace.server import Annealing, Stage, traffic
+from fedpace.server import Annealing, Schedule
 from tests.client.helpers import Bench, plain, shard
+from tests.stages import stage_with
 
-from .helpers import buffers
+from .helpers import play_round, server
 
 SIZE = 200
 
@@ -25,25 +26,25 @@ def run(size, executor="serial", **more):
 def test_a_run_works_with_and_without_and_sends_less():
     whole, short = run(None), run(SIZE)
     for one, other in zip(whole.records, short.records, strict=True):
-        assert one["dropped"] == other["dropped"] == []
-        assert (one["search"] is None) == (other["search"] is None)
-        if one["search"] is None:
-            assert one["bytes_up"] == other["bytes_up"]
+        assert one.dropped == other.dropped == []
+        assert (one.search is None) == (other.search is None)
+        if one.search is None:
+            assert one.bytes_up == other.bytes_up
         else:
-            saved = 4 * (650 - SIZE) * 4 * len(one["cohort"])  # θ and three candidates
-            assert one["bytes_up"] - other["bytes_up"] == saved
-            assert one["bytes_down"] == other["bytes_down"]
-    first, sketched = whole.records[1]["search"], short.records[1]["search"]
-    assert sketched["sim0"] == pytest.approx(first["sim0"], abs=5 / SIZE**0.5)
-    assert sketched["sim0"] != first["sim0"]
-    assert sketched["loss0"] == first["loss0"]
+            saved = 4 * (650 - SIZE) * 4 * len(one.cohort)  # θ and three candidates
+            assert one.bytes_up - other.bytes_up == saved
+            assert one.bytes_down == other.bytes_down
+    first, sketched = whole.records[1].search, short.records[1].search
+    assert sketched.sim0 == pytest.approx(first.sim0, abs=5 / SIZE**0.5)
+    assert sketched.sim0 != first.sim0
+    assert sketched.loss0 == first.loss0
 
 
 def test_processes_send_the_same_sketches():
     serial, processes = run(SIZE), run(SIZE, {"name": "processes", "workers": 2})
     for one, other in zip(serial.module.parameters(), processes.module.parameters(), strict=True):
         assert torch.equal(one, other)
-    assert serial.records[1]["search"] == processes.records[1]["search"]
+    assert serial.records[1].search == processes.records[1].search
 
 
 def test_a_probe_sends_the_sketch_of_its_gradient():
@@ -58,8 +59,9 @@ def test_a_probe_sends_the_sketch_of_its_gradient():
 
 def test_the_bytes_of_a_search_follow_the_sketch():
     layout = Layout(("all",), ((1000,),))
-    up = [traffic(Stage(search=Annealing(k=2, sketch=size)), layout, buffers(), "local", 1)[0] for size in (None, 64)]
-    assert up[0] - up[1] == 4 * 3 * (1000 - 64)
+    schedules = [Schedule(base=stage_with(search=Annealing(k=2, sketch=size))) for size in (None, 64)]
+    up = [play_round(server(schedule, torch.zeros(1000), layout))[0].bytes_up for schedule in schedules]
+    assert up[0] - up[1] == 2 * 4 * 3 * (1000 - 64)
 
 
 def test_whole_gradients_cannot_be_added_from_sketches():

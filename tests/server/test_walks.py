@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from fedpace.server.annealing import Best, Candidate, Lenient, Margin, RandomWalk, Ratchet
 
+from .helpers import replied
+
 START = Candidate((), 0.0, 1.0)
 WALKS = [Best(), Ratchet(), RandomWalk()]
 every_walk = pytest.mark.parametrize("walk", WALKS, ids=repr)
@@ -29,7 +31,7 @@ class Table:
 def search(walk, scores, losses=None, accept=None, reference=START):
     """The path taken (seeds are 1, 2, …), and all paths that were tried."""
     table = Table(scores, losses)
-    taken = walk.search(range(1, len(scores) + 1), table, reference, accept or Margin())
+    taken = replied(walk.search(range(1, len(scores) + 1), reference, accept or Margin()), table)
     return (taken.path if taken else None), table.paths
 
 
@@ -146,7 +148,7 @@ def test_best_is_the_maximum_whatever_the_order(scores, beta, order):
     def evaluate(paths):
         return (Candidate(path, table[path[0]], 1.0) for path in paths)
 
-    there, back = (Best().search(seeds, evaluate, START, accept) for seeds in (list(table), shuffled))
+    there, back = (replied(Best().search(seeds, START, accept), evaluate) for seeds in (list(table), shuffled))
     passing = [score for score in scores if score > beta]
     assert (there is None) == (back is None) == (not passing)
     if passing:
@@ -157,7 +159,7 @@ def test_best_is_the_maximum_whatever_the_order(scores, beta, order):
 @given(scores=st.lists(st.floats(-1, 1) | st.just(nan), max_size=8), beta=st.floats(0, 0.5))
 def test_what_is_taken_gains_at_least_the_margin(walk, scores, beta):
     table = Table(scores)
-    taken = walk.search(range(len(scores)), table, START, Margin(beta=beta))
+    taken = replied(walk.search(range(len(scores)), START, Margin(beta=beta)), table)
     if taken is not None:
         assert taken.score >= START.score + beta
     assert len(table.paths) == len(scores)

@@ -64,6 +64,7 @@ class Rows:
         # NumPy asks the system for large pages. Touching so much new memory in small ones takes longer than to fill it.
         self._space = torch.from_numpy(np.empty((clients, size), torch.empty(0, dtype=dtype).numpy().dtype))
         self._gram: Tensor | None = None
+        self._lent: Tensor | None = None
         self.clients = 0
 
     @classmethod
@@ -88,20 +89,21 @@ class Rows:
         assert self._gram is not None
         return self._gram
 
-    def replace(self, former: Rows) -> None:
-        """Lie where rows lay that are no longer needed, if they had this size: new memory takes its time."""
+    def reuse(self, former: Rows) -> None:
+        """Take over the memory of rows that are no longer needed, if it has this size: new memory takes its time."""
         if former._space.shape == self._space.shape and former._space.dtype == self._space.dtype:
             self._space = former._space
 
-    def room(self) -> Tensor | None:
-        """Where the next update will be kept, if there is room for it: written there at once, it is not copied."""
-        return self._space[self.clients] if self.clients < len(self._space) else None
+    def lend(self) -> Tensor | None:
+        """The memory of the next row, if one is left: an update that is written there and then added is not copied."""
+        self._lent = self._space[self.clients] if self.clients < len(self._space) else None
+        return self._lent
 
     def add(self, update: Tensor) -> None:
         """Keep one update."""
-        kept = self._space[self.clients]
-        if kept.data_ptr() != update.data_ptr():
-            kept.copy_(update)
+        if update is not self._lent:
+            self._space[self.clients].copy_(update)
+        self._lent = None
         self.clients += 1
 
     def grams(self, parts: Sequence[slice]) -> list[Tensor]:

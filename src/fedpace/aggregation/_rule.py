@@ -38,13 +38,11 @@ class Stream(ABC):
     A stream ends once, by ``finish`` or by ``split``; either fills ``diagnostics``. ``signs`` is the sign sum and
     ``rows`` are the kept updates where the rule needs them anyway, so that nobody counts signs or keeps rows twice.
     ``tensors`` tells a rule that treats tensors one by one where they lie; whoever knows sets it before the end.
-    ``beyond_sums`` says what the rule must know besides :class:`Sums`; ``None`` if it can ``absorb`` them.
     """
 
     signs: SignSum | None = None
     rows: Rows | None = None
     tensors: Sequence[slice] = ()
-    beyond_sums: str | None = "each client's own update"
 
     def __init__(self) -> None:
         self.diagnostics: Diagnostics = {}
@@ -55,7 +53,7 @@ class Stream(ABC):
 
     def absorb(self, sums: Sums) -> None:
         """Take many clients' updates at once, already summed."""
-        raise ConfigError(f"{type(self).__name__} needs {self.beyond_sums}, found sums")
+        raise ConfigError(f"{type(self).__name__} needs each client's own update, found sums")
 
     @abstractmethod
     def finish(self) -> Tensor:
@@ -94,6 +92,11 @@ class Rule(Named, ABC):
     def caution(self) -> str | None:
         """Why these parameters, though legal, may not do what was meant."""
         return None
+
+    @property
+    def beyond_sums(self) -> str | None:
+        """What this rule must know besides :class:`Sums`; ``None`` if its stream can ``absorb`` them."""
+        return "each client's own update"
 
     @abstractmethod
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:

@@ -23,6 +23,11 @@ class SignScaled(Rule):
 
     slope: ClassVar[float] = 1.0
 
+    @property
+    def beyond_sums(self) -> str | None:
+        """Nothing: it is made of sums of updates and of signs."""
+        return None
+
     @abstractmethod
     def enough(self, all_votes: float) -> float:
         """The smallest |Σ sgn(uᵢ)| that is enough: among so many clients, or as a share where it is 1.0."""
@@ -44,7 +49,6 @@ class SignScaledStream(ScaledStream):
         self.signs = SignSum(size, clients)
         # In double precision sums of sample counts are exact.
         self._votes = WeightedSum(size, torch.float64) if votes == "samples" else None
-        self.beyond_sums = None if self._votes is None else "signs that are weighted by samples"
 
     def add(self, update: Tensor, weight: float = 1.0) -> None:
         """Take one client's update."""

@@ -21,6 +21,11 @@ class Thresholded(SignScaled):
     agreement_weights: Votes = "uniform"
     threshold: Threshold = "inclusive"
 
+    @property
+    def beyond_sums(self) -> str | None:
+        """Signs that were summed elsewhere have one vote each."""
+        return "signs that are weighted by samples" if self.agreement_weights == "samples" else None
+
     def enough(self, all_votes: float) -> float:
         """Where the threshold lies: sign sums are compared as integers, weighted shares up to rounding."""
         if isinstance(all_votes, int):

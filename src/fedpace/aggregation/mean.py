@@ -18,14 +18,16 @@ class Mean(Rule):
     tensor([2., 0.])
     """
 
+    @property
+    def beyond_sums(self) -> None:
+        """Nothing: it is made of sums."""
+
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:
         """Begin a stream."""
         return _MeanStream(size, dtype)
 
 
 class _MeanStream(Stream):
-    beyond_sums = None
-
     def __init__(self, size: int, dtype: torch.dtype) -> None:
         super().__init__()
         self._sum = WeightedSum(size, dtype)

@@ -5,13 +5,12 @@ from fedpace.analysis._tables import Side, TextTable
 from fedpace.analysis.agreement import agreement_by_layer, chance_agreement, mean_agreement
 from fedpace.analysis.comparison import Comparison, ComparisonRow
 from fedpace.analysis.differences import unequal, unfair
-from fedpace.analysis.fairness import Fairness, fairness, late_accuracy
-from fedpace.analysis.figures import accuracy_and_similarity, accuracy_and_similarity_of, accuracy_curves, seed_points
+from fedpace.analysis.fairness import Fairness, fairness, late_clients
+from fedpace.analysis.figures import metric_and_similarity, metric_and_similarity_of, metric_curves, seed_points
 from fedpace.analysis.history import (
-    Record,
     StageWindow,
-    accuracy_curve,
-    client_accuracy_curve,
+    client_metric_curve,
+    metric_curve,
     similarity_curve,
     stage_windows,
 )
@@ -28,27 +27,26 @@ __all__ = [
     "Fairness",
     "Interval",
     "MembershipAttack",
-    "Record",
     "ReportedRun",
     "Side",
     "StageWindow",
     "Summary",
     "SweepPoint",
     "TextTable",
-    "accuracy_and_similarity",
-    "accuracy_and_similarity_of",
-    "accuracy_curve",
-    "accuracy_curves",
     "agreement_by_layer",
     "anytime_interval",
     "chance_agreement",
-    "client_accuracy_curve",
+    "client_metric_curve",
     "corrected_level",
     "equal_number",
     "fairness",
-    "late_accuracy",
+    "late_clients",
     "mean_agreement",
     "membership_attack",
+    "metric_and_similarity",
+    "metric_and_similarity_of",
+    "metric_curve",
+    "metric_curves",
     "paired_interval",
     "run_overview",
     "save",

@@ -9,10 +9,12 @@ from statistics import fmean
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedpace.core import ConfigError
+from fedpace.tasks import ACCURACY, Metric
 
 # Okabe & Ito's palette for colour-blind readers, without its yellow, which vanishes on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -49,21 +51,23 @@ def blank(width: float = 7.0, height: float = 4.2) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def accuracy_above_similarity(columns: int, width: float) -> tuple[Figure, list[tuple[Axes, Axes]]]:
+def metric_above_similarity(
+    columns: int, width: float, metric: Metric = ACCURACY
+) -> tuple[Figure, list[tuple[Axes, Axes]]]:
     """An empty figure and the two panels of each of its columns; a row shares its y axis, a column its x axis.
 
     Two panels instead of two scales in one, because where two scales cross is the drawer's choice.
     """
     if not columns:
-        raise ConfigError("accuracy and similarity: expected at least one column to draw, found none")
+        raise ConfigError(f"{metric.name} and similarity: expected at least one column to draw, found none")
     figure = blank(width, height=5.2)
     grid = figure.subplots(2, columns, sharex="col", sharey="row", squeeze=False, height_ratios=(3, 2))
     for axes in grid.flat:
         clean(axes)
     for lower in grid[1]:
         lower.axhline(0, color=MUTED, linewidth=0.8, label="_zero")
-    grid[0, 0].yaxis.set_major_formatter(percent())
-    grid[0, 0].set_ylabel("accuracy")
+    show_values(grid[0, 0].yaxis, metric)
+    grid[0, 0].set_ylabel(metric.name)
     grid[1, 0].set_ylabel("mean pairwise cosine")
     return figure, [(upper, lower) for upper, lower in grid.T]
 
@@ -84,9 +88,10 @@ def round_axis(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True, min_n_ticks=1))
 
 
-def percent() -> FuncFormatter:
-    """Fractions shown as percent, with decimals only where the ticks need them."""
-    return FuncFormatter(lambda fraction, _: f"{fraction * 100:.3g}%")
+def show_values(axis: Axis, metric: Metric) -> None:
+    """Fractions are shown as percent, with decimals only where the ticks need them; other metrics as they are."""
+    if metric.percent:
+        axis.set_major_formatter(FuncFormatter(lambda fraction, _: f"{fraction * 100:.3g}%"))
 
 
 def heading(figure: Figure, title: str | None) -> None:

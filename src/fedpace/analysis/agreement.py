@@ -10,8 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedpace.analysis._style import blank, finish, heading, note, round_axis
-from fedpace.analysis.history import Record
-from fedpace.core import ConfigError
+from fedpace.core import ConfigError, RoundRecord
 
 
 def mean_agreement(histogram: Sequence[int]) -> float:
@@ -35,12 +34,19 @@ def chance_agreement(clients: int) -> float:
     return float(total / (clients * 2**clients))
 
 
-def agreement_by_layer(records: Sequence[Record], path: str | Path | None = None, title: str | None = None) -> Figure:
+def layers_of(record: RoundRecord) -> dict[str, list[int]]:
+    """The histogram of each layer; nothing in a round that measured none."""
+    return {} if record.agreement is None else record.agreement.layers
+
+
+def agreement_by_layer(
+    records: Sequence[RoundRecord], path: str | Path | None = None, title: str | None = None
+) -> Figure:
     """Heat map of mean agreement, layers down, rounds across; a round that measured none stays grey.
 
     Beside the colours stands the agreement that independent signs would have in the largest cohort.
     """
-    by_round = {r["round"]: (r.get("agreement") or {}).get("layers") or {} for r in records}
+    by_round = {record.round: layers_of(record) for record in records}
     layers = list(dict.fromkeys(layer for found in by_round.values() for layer in found))
     if not layers:
         raise ConfigError("agreement by layer: no round of this run recorded it; expected a stage that measures signs")

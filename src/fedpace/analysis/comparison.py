@@ -14,26 +14,26 @@ from rich.table import Table
 
 from fedpace.analysis._tables import Side, TextTable
 from fedpace.analysis.fairness import Fairness, mean_fairness
-from fedpace.analysis.figures import accuracy_curves, seed_points
-from fedpace.analysis.history import Record
+from fedpace.analysis.figures import metric_curves, seed_points
 from fedpace.analysis.interval import Interval, anytime_interval, corrected_level, paired_interval
 from fedpace.analysis.summary import Summary
-from fedpace.core import ConfigError
-from fedpace.core.errors import did_you_mean
+from fedpace.core import ConfigError, RoundRecord, did_you_mean
+from fedpace.tasks import ACCURACY
+from fedpace.tasks import Metric as Headline
 
 Metric = Literal["final", "best", "last10", "auc"]
 
 _TITLES = {
-    "final": "Final accuracy",
-    "best": "Best accuracy",
-    "last10": "Accuracy, mean of the last 10 measured rounds",
-    "auc": "Area under the accuracy curve",
+    "final": "Final {}",
+    "best": "Best {}",
+    "last10": "Mean {} of the last 10 measured rounds",
+    "auc": "Area under the {} curve",
 }
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One method. All values are fractions.
+    """One method. Values are as they were measured: accuracies are fractions.
 
     Attributes:
         method: Its name.
@@ -66,27 +66,29 @@ class Comparison:
     Args:
         summaries: Method → seed → summary.
         records: Method → seed → history; with it, :meth:`plot` draws curves instead of points.
-        metric: Which accuracy to compare.
+        metric: Which figure of a run to compare.
         level: Confidence level of the intervals.
         sequential: Pairs were added until the differences were decided: intervals are confidence sequences, which
             hold however often one looked, at a level that all of them have together.
+        headline: What the task measures; tables and plots show it as it wants to be shown.
 
     """
 
     def __init__(
         self,
         summaries: Mapping[str, Mapping[int, Summary]],
-        records: Mapping[str, Mapping[int, Sequence[Record]]] | None = None,
+        records: Mapping[str, Mapping[int, Sequence[RoundRecord]]] | None = None,
         metric: Metric = "final",
         level: float = 0.95,
         *,
         sequential: bool = False,
+        headline: Headline = ACCURACY,
     ) -> None:
         if not summaries:
             raise ConfigError("comparison: expected at least one method, found none")
         if metric not in get_args(Metric):
             raise ConfigError(f"unknown metric '{metric}'; {did_you_mean(metric, get_args(Metric))}")
-        self.metric, self.level, self.sequential = metric, level, sequential
+        self.metric, self.level, self.sequential, self.headline = metric, level, sequential, headline
         self._corrected = corrected_level(level, len(summaries) - 1)
         self.reference = next(iter(summaries))
         self._records = records
@@ -105,7 +107,7 @@ class Comparison:
             pairs=len(common),
             difference=None if method == self.reference else self._interval(pairs),
             stars=0 if method == self.reference else self._stars(pairs),
-            fairness=mean_fairness((self._records or {}).get(method, {}).values()),
+            fairness=mean_fairness((self._records or {}).get(method, {}).values(), self.headline),
         )
 
     def _interval(self, pairs: Sequence[float]) -> Interval:
@@ -126,7 +128,7 @@ class Comparison:
         """The metric and the number of seeds."""
         counts = sorted({len(row.values) for row in self.rows})
         seeds = "–".join(str(count) for count in (counts if len(counts) < 3 else (counts[0], counts[-1])))
-        return f"{_TITLES[self.metric]}, {seeds} seed{'' if counts == [1] else 's'}"
+        return f"{_TITLES[self.metric].format(self.headline.name)}, {seeds} seed{'' if counts == [1] else 's'}"
 
     @property
     def caption(self) -> str:
@@ -154,18 +156,38 @@ class Comparison:
     def _text(self) -> TextTable:
         columns: dict[str, tuple[Side, Sequence[str]]] = {
             "method": ("left", [row.method for row in self.rows]),
-            "accuracy (%)": ("right", [_percent(row.mean, row.std) for row in self.rows]),
-            f"difference to {self.reference} (points)": ("left", [_points(row) for row in self.rows]),
+            self.headline.label: ("right", [self._number(row.mean, row.std) for row in self.rows]),
+            f"difference to {self.reference}{self.headline.unit}": ("left", [self._points(row) for row in self.rows]),
         }
         if self._has_fairness:
-            columns["spread"] = ("right", [_percent(row.fairness.spread) for row in self.rows])
-            columns["worst tenth"] = ("right", [_percent(row.fairness.worst_decile) for row in self.rows])
+            columns["spread"] = ("right", [self._number(row.fairness.spread) for row in self.rows])
+            columns["worst tenth"] = ("right", [self._number(row.fairness.worst_decile) for row in self.rows])
         columns["seeds"] = ("right", [str(len(row.values)) for row in self.rows])
         return TextTable.of_columns(self.title, columns, self.caption)
 
     @property
     def _has_fairness(self) -> bool:
         return any(not isnan(row.fairness.spread) for row in self.rows)
+
+    def _number(self, mean: float, std: float = nan) -> str:
+        if isnan(mean):
+            return "–"
+        return self.headline.number(mean) + ("" if isnan(std) else f" ± {self.headline.number(std)}")
+
+    def _points(self, row: ComparisonRow) -> str:
+        difference = row.difference
+        if difference is None or isnan(difference.mean):
+            return "–"
+        if not isfinite(difference.low):
+            return self._signed(difference.mean)
+        star = f" {'*' * row.stars}" if row.stars else ""
+        return (
+            f"{self._signed(difference.mean)} [{self._signed(difference.low)}, {self._signed(difference.high)}]{star}"
+        )
+
+    def _signed(self, difference: float) -> str:
+        rounded = round(difference, 4 if self.headline.percent else 3) + 0.0  # + 0.0 turns -0.0 into 0.0
+        return self.headline.number(rounded, "+").replace("-", "−")
 
     def table(self) -> Table:
         """The table for a terminal; rows whose interval excludes 0 are bold."""
@@ -183,40 +205,24 @@ class Comparison:
         return self._text().markdown()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, ready for ``json.dumps``: fractions, and null for what is unknown."""
+        """Plain data, ready for ``json.dumps``: values as measured, and null for what is unknown."""
         rows = [asdict(row) for row in self.rows]
         for row in rows:
             row["values"] = {str(seed): value for seed, value in row["values"].items()}
-        head = {"metric": self.metric, "level": self.level, "reference": self.reference}
+        head = {
+            "metric": self.metric,
+            "headline": asdict(self.headline),
+            "level": self.level,
+            "reference": self.reference,
+        }
         return {**head, "rows": [_without_nan(row) for row in rows]}
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Accuracy curves if histories were given, otherwise every seed's value as a point; saved if ``path`` is."""
+        """Curves if histories were given, otherwise every seed's value as a point; saved if ``path`` is."""
         if self._records is not None:
             curves = {method: list(by_seed.values()) for method, by_seed in self._records.items()}
-            return accuracy_curves(curves, path)
-        return seed_points({row.method: row.values for row in self.rows}, path, title=self.title)
-
-
-def _percent(mean: float, std: float = nan) -> str:
-    if isnan(mean):
-        return "–"
-    return f"{mean * 100:.2f}" if isnan(std) else f"{mean * 100:.2f} ± {std * 100:.2f}"
-
-
-def _points(row: ComparisonRow) -> str:
-    difference = row.difference
-    if difference is None or isnan(difference.mean):
-        return "–"
-    if not isfinite(difference.low):
-        return _signed(difference.mean)
-    star = f" {'*' * row.stars}" if row.stars else ""
-    return f"{_signed(difference.mean)} [{_signed(difference.low)}, {_signed(difference.high)}]{star}"
-
-
-def _signed(fraction: float) -> str:
-    points = round(fraction * 100, 2) + 0.0  # + 0.0 turns -0.0 into 0.0
-    return f"{points:+.2f}".replace("-", "−")
+            return metric_curves(curves, path, metric=self.headline)
+        return seed_points({row.method: row.values for row in self.rows}, path, title=self.title, metric=self.headline)
 
 
 def _without_nan(value: Any) -> Any:

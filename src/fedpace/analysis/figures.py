@@ -1,4 +1,4 @@
-"""Pictures of accuracy: curves by method, values by seed, accuracy beside similarity.
+"""Pictures of a metric, usually accuracy: curves by method, values by seed, the metric above similarity.
 
 Every function returns a :class:`matplotlib.figure.Figure` of its own, without pyplot: nothing needs a display, and
 nothing stays in memory after the figure is dropped.
@@ -18,38 +18,41 @@ from fedpace.analysis._style import (
     INK,
     MUTED,
     PALETTE,
-    accuracy_above_similarity,
     blank,
     clean,
     finish,
     heading,
     line_styles,
+    metric_above_similarity,
     note,
-    percent,
     round_axis,
+    show_values,
     spread,
 )
-from fedpace.analysis.history import Curve, Record, StageWindow, accuracy_curve, similarity_curve, stage_windows
+from fedpace.analysis.history import Curve, StageWindow, metric_curve, similarity_curve, stage_windows
+from fedpace.core import RoundRecord
+from fedpace.tasks import ACCURACY, Metric
 
 MOST_BANDS = 5
 _KINDS = {"update": ("o", "of updates"), "gradient": ("^", "of gradients"), "probe": ("s", "of probe gradients")}
 
 
-def accuracy_curves(
-    histories: Mapping[str, Sequence[Sequence[Record]]],
+def metric_curves(
+    histories: Mapping[str, Sequence[Sequence[RoundRecord]]],
     path: str | Path | None = None,
     title: str | None = None,
     *,
-    of: Callable[[Sequence[Record]], Curve] = accuracy_curve,
-    ylabel: str = "accuracy",
+    metric: Metric = ACCURACY,
+    of: Callable[[Sequence[RoundRecord]], Curve] = metric_curve,
+    ylabel: str | None = None,
     repetitions: str = "seeds",
     bases: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Accuracy by round: a line for each method's mean over seeds, in a band from its lowest to its highest seed.
+    """A metric by round: a line for each method's mean over seeds, in a band from its lowest to its highest seed.
 
     More than five methods are drawn without bands, which would hide one another. A round is drawn if every seed
-    measured it: a mean over changing seeds would jump where no accuracy did.
-    ``of`` draws another fraction than held-out accuracy: FedPACE's Fig. 1 shows :func:`client_accuracy_curve`.
+    measured it: a mean over changing seeds would jump where no run did.
+    ``of`` draws something else than the held-out metric: FedPACE's Fig. 1 shows :func:`client_metric_curve`.
     ``repetitions`` is what the runs of a method differ in, if not seeds. ``bases`` says which methods are variants of
     which: they share a colour if there are several.
     """
@@ -71,10 +74,10 @@ def accuracy_curves(
         ends.append((rounds[-1], float(values.mean(0)[-1]), method, styles[method]))
     clean(axes)
     round_axis(axes)
-    axes.yaxis.set_major_formatter(percent())
-    axes.set_ylabel(ylabel)
+    show_values(axes.yaxis, metric)
+    axes.set_ylabel(ylabel or metric.name)
     axes.margins(x=0)
-    _label_ends(axes, ends)
+    _label_ends(axes, ends, metric)
     counts = {len(runs) for runs in histories.values()}
     if max(counts, default=0) > 1:
         all_runs = f"{max(counts) if len(counts) == 1 else 'its'} {repetitions}"
@@ -83,14 +86,14 @@ def accuracy_curves(
     return finish(figure, path)
 
 
-def _label_ends(axes: Axes, ends: Sequence[tuple[int, float, str, tuple[str, str]]]) -> None:
+def _label_ends(axes: Axes, ends: Sequence[tuple[int, float, str, tuple[str, str]]], metric: Metric) -> None:
     """Each line's name and last value to the right of the axes, tied to its end; close labels are moved apart."""
     low, high = axes.get_ylim()
     heights = spread([value for _, value, _, _ in ends], gap=(high - low) * 0.06)
     for (last, value, method, (colour, dashes)), height in zip(ends, heights, strict=True):
         axes.plot([last], [value], "o", color=colour, markersize=5, clip_on=False, label="_end")
         axes.annotate(
-            f"{method}  {value:.1%}",
+            f"{method}  {value:.1%}" if metric.percent else f"{method}  {value:.3g}",
             xy=(last, value),
             xytext=(1.06, height),
             textcoords=("axes fraction", "data"),
@@ -107,10 +110,11 @@ def seed_points(
     path: str | Path | None = None,
     title: str | None = None,
     *,
-    xlabel: str = "accuracy",
+    metric: Metric = ACCURACY,
+    xlabel: str | None = None,
     repetition: str = "seed",
 ) -> Figure:
-    """One row per method: a point for each seed's (or other ``repetition``'s) accuracy and a bar at their mean."""
+    """One row per method: a point for each seed's (or other ``repetition``'s) value and a bar at their mean."""
     figure = blank(height=1.2 + 0.42 * len(values))
     axes = figure.add_subplot()
     for index, by_seed in enumerate(values.values()):
@@ -121,36 +125,44 @@ def seed_points(
     clean(axes)
     axes.set_yticks(range(len(values)), list(values))
     axes.set_ylim(len(values) - 0.5, -0.5)  # the first method on top, as in the table
-    axes.xaxis.set_major_formatter(percent())
-    axes.set_xlabel(f"{xlabel} (point: one {repetition}, bar: mean)", wrap=True)
+    show_values(axes.xaxis, metric)
+    axes.set_xlabel(f"{xlabel or metric.name} (point: one {repetition}, bar: mean)", wrap=True)
     heading(figure, title)
     return finish(figure, path)
 
 
-def accuracy_and_similarity(
-    records: Sequence[Record], path: str | Path | None = None, title: str | None = None
+def metric_and_similarity(
+    records: Sequence[RoundRecord],
+    path: str | Path | None = None,
+    title: str | None = None,
+    *,
+    metric: Metric = ACCURACY,
 ) -> Figure:
-    """Accuracy above, mean pairwise cosine below, over the same rounds, with the stages shaded (FedPACE, Fig. 2, 3, 5).
+    """The metric above, mean pairwise cosine below, over the same rounds; stages are shaded (FedPACE, Fig. 2, 3, 5).
 
     What the cosine was measured on differs from stage to stage, so each kind has its own mark and kinds are not joined
     by a line.
     """
-    return accuracy_and_similarity_of({"": records}, path, title)
+    return metric_and_similarity_of({"": records}, path, title, metric=metric)
 
 
-def accuracy_and_similarity_of(
-    histories: Mapping[str, Sequence[Record]], path: str | Path | None = None, title: str | None = None
+def metric_and_similarity_of(
+    histories: Mapping[str, Sequence[RoundRecord]],
+    path: str | Path | None = None,
+    title: str | None = None,
+    *,
+    metric: Metric = ACCURACY,
 ) -> Figure:
-    """:func:`accuracy_and_similarity` of several runs, a column each, on the same scales (FedPACE, Fig. 4)."""
-    figure, columns = accuracy_above_similarity(len(histories), width=3.5 + 3.5 * len(histories))
+    """:func:`metric_and_similarity` of several runs, a column each, on the same scales (FedPACE, Fig. 4)."""
+    figure, columns = metric_above_similarity(len(histories), 3.5 + 3.5 * len(histories), metric)
     windows = [stage_windows(records) for records in histories.values()]
     # Plain FedAvg stays white; any other stage has the same colour in every column.
     stages = dict.fromkeys(window.stage for found in windows for window in found if window.stage != "fedavg")
     colours = {stage: PALETTE[(2 + index) % len(PALETTE)] for index, stage in enumerate(stages)}
     rows = 0
     for (upper, lower), records, found in zip(columns, histories.values(), windows, strict=True):
-        accuracy = accuracy_curve(records)
-        upper.plot(list(accuracy), list(accuracy.values()), color=PALETTE[0], linewidth=2)
+        values = metric_curve(records)
+        upper.plot(list(values), list(values.values()), color=PALETTE[0], linewidth=2)
         _plot_similarity(lower, records)
         for axes in (upper, lower):
             axes.margins(x=0.01)
@@ -162,9 +174,9 @@ def accuracy_and_similarity_of(
     return finish(figure, path)
 
 
-def _plot_similarity(axes: Axes, records: Sequence[Record]) -> None:
+def _plot_similarity(axes: Axes, records: Sequence[RoundRecord]) -> None:
     values = similarity_curve(records)
-    measured = [(r["round"], r["similarity"].get("kind", "update")) for r in records if r["round"] in values]
+    measured = [(r.round, r.similarity.kind) for r in records if r.similarity is not None and r.round in values]
     named = set()
     for kind, group in groupby(measured, key=lambda pair: pair[1]):
         rounds = [number for number, _ in group]

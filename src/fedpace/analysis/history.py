@@ -1,4 +1,4 @@
-"""Reading a run's history: the list of per-round records in ``rounds.jsonl``."""
+"""Reading a run's history: its records, one per round."""
 
 from __future__ import annotations
 
@@ -7,45 +7,41 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import isnan
 from statistics import fmean
-from typing import Any
 
-Record = dict[str, Any]
-"""What one round wrote. A measurement that was not taken is null."""
+from fedpace.core import RoundRecord
 
 Curve = dict[int, float]
 """Round → value, only for the rounds that measured it."""
 
 
-def accuracy_curve(records: Sequence[Record]) -> Curve:
-    """Accuracy by round.
+def metric_curve(records: Sequence[RoundRecord]) -> Curve:
+    """The headline metric by round: accuracy, or what the task is judged by.
 
-    >>> accuracy_curve([{"round": 0, "accuracy": 0.5}, {"round": 1, "accuracy": None}])
+    >>> metric_curve([RoundRecord(round=0, metrics={"accuracy": 0.5}), RoundRecord(round=1)])
     {0: 0.5}
     """
-    return {r["round"]: r["accuracy"] for r in records if _is_measured(r.get("accuracy"))}
+    return _measured({record.round: record.headline for record in records})
 
 
-def client_accuracy_curve(records: Sequence[Record]) -> Curve:
-    """Mean over a round's participants of the global model's accuracy on each one's own examples.
+def client_metric_curve(records: Sequence[RoundRecord]) -> Curve:
+    """Mean over a round's participants of the global model's headline metric on each one's own examples.
 
-    Those are its training examples, unless the clients have test splits: ``client_accuracy_on`` says which.
+    Those are its training examples, unless the clients have test splits: a record's ``clients_on`` says which.
 
-    >>> client_accuracy_curve([{"round": 0, "client_accuracy": {"3": 0.5, "7": 1.0}}, {"round": 1}])
+    >>> client_metric_curve([RoundRecord(round=0, client_metrics={3: {"accuracy": 0.5}, 7: {"accuracy": 1.0}})])
     {0: 0.75}
     """
-    by_round: dict[int, Any] = {r["round"]: r.get("client_accuracy") for r in records}
-    return {number: fmean(by_client.values()) for number, by_client in by_round.items() if by_client}
+    by_round = {record.round: record.client_headlines.values() for record in records}
+    return {number: fmean(values) for number, values in by_round.items() if values}
 
 
-def similarity_curve(records: Sequence[Record]) -> Curve:
-    """Mean pairwise cosine of what the clients sent, by round."""
-    means: dict[int, Any] = {r["round"]: (r.get("similarity") or {}).get("mean") for r in records}
-    return {number: mean for number, mean in means.items() if _is_measured(mean)}
+def similarity_curve(records: Sequence[RoundRecord]) -> Curve:
+    """Mean pairwise cosine of what the clients sent, by round; a cohort of one has no pairs."""
+    return _measured({r.round: None if r.similarity is None else r.similarity.mean for r in records})
 
 
-def _is_measured(value: float | None) -> bool:
-    # A cohort of one has no pairs: its similarity is NaN.
-    return value is not None and not isnan(value)
+def _measured(values: dict[int, float | None]) -> Curve:
+    return {number: value for number, value in values.items() if value is not None and not isnan(value)}
 
 
 @dataclass(frozen=True)
@@ -57,10 +53,10 @@ class StageWindow:
     last: int
 
 
-def stage_windows(records: Sequence[Record]) -> list[StageWindow]:
+def stage_windows(records: Sequence[RoundRecord]) -> list[StageWindow]:
     """The stages in the order in which they ran; a stage that comes back has a window each time."""
     windows = []
-    for stage, group in groupby(records, key=lambda record: str(record.get("stage", "fedavg"))):
-        rounds = [record["round"] for record in group]
+    for stage, group in groupby(records, key=lambda record: record.stage):
+        rounds = [record.round for record in group]
         windows.append(StageWindow(stage, rounds[0], rounds[-1]))
     return windows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, fields
 from math import isnan
 from typing import Any
 
@@ -12,20 +13,25 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fedpace.analysis.fairness import fairness, late_accuracy, on_own_tests
-from fedpace.analysis.history import Record, accuracy_curve, stage_windows
+from fedpace.analysis.fairness import fairness, late_clients, on_own_tests
+from fedpace.analysis.history import metric_curve, stage_windows
 from fedpace.analysis.summary import Summary, summarise
+from fedpace.core import RoundRecord, Seconds
+from fedpace.tasks import ACCURACY, Metric
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # columns of a sparkline
 
 
-def run_overview(run: Mapping[str, Any], records: Sequence[Record]) -> RenderableType:
+def run_overview(run: Mapping[str, Any], records: Sequence[RoundRecord], metric: Metric = ACCURACY) -> RenderableType:
     """Everything that ``fedpace show`` prints about a run, from its ``run.json`` and rounds. Keys may be missing."""
-    summary = summarise(records)
+    summary = summarise(records, metric=metric)
     sections = {
         "Settings": _settings(run),
-        "Accuracy": [*_accuracy(summary, records), *_over_clients(run, records)],
+        metric.title: [
+            *_measured(summary, records, metric),
+            *_over_clients(run, records, metric),
+        ],
         "Stages": _stages(run.get("config") or {}, records),
         "Conflict": _conflict(summary, records),
         "Dropped clients": dropped_clients(records),
@@ -66,7 +72,7 @@ def _describe(value: Any) -> str:
     return str(value)
 
 
-def _stages(config: Mapping[str, Any], records: Sequence[Record]) -> Rows:
+def _stages(config: Mapping[str, Any], records: Sequence[RoundRecord]) -> Rows:
     """When each stage was, and what it does."""
     paced = bool((config.get("dampen") or {}).get("pace"))
     training = "local steps paced by agreement" if paced else "training"
@@ -82,26 +88,29 @@ def _stages(config: Mapping[str, Any], records: Sequence[Record]) -> Rows:
     ]
 
 
-def _accuracy(summary: Summary, records: Sequence[Record]) -> Rows:
+def _measured(summary: Summary, records: Sequence[RoundRecord], metric: Metric) -> Rows:
     if isnan(summary.final):
-        return [("", "no round measured accuracy")]
-    values = list(accuracy_curve(records).values())
+        return [("", f"no round measured {metric.name}")]
+    values = list(metric_curve(records).values())
+    last = next(record for record in reversed(records) if record.headline is not None)
     return [
-        ("final", f"{summary.final:.2%}"),
-        ("best", f"{summary.best:.2%}"),
-        ("mean of last 10", f"{summary.last10:.2%}"),
+        ("final", metric.text(summary.final)),
+        ("best", metric.text(summary.best)),
+        ("mean of last 10", metric.text(summary.last10)),
         ("area under curve", f"{summary.auc:.4f}"),
-        ("by round", f"{sparkline(values)}  {min(values):.1%} to {max(values):.1%}"),
+        ("by round", f"{sparkline(values)}  {metric.text(min(values))} to {metric.text(max(values))}"),
+        *((name, f"{value:.4g}") for name, value in [*last.metrics.items()][1:] if value is not None),
     ]
 
 
-def _over_clients(run: Mapping[str, Any], records: Sequence[Record]) -> Rows:
+def _over_clients(run: Mapping[str, Any], records: Sequence[RoundRecord], metric: Metric) -> Rows:
     """How evenly clients fare, where they are measured on tests of their own."""
     if not on_own_tests(records):
         return []
-    found, late = fairness(records), late_accuracy(run, records)
-    even = f"{found.mean:.2%} on average, spread {found.spread:.2%}, worst decile {found.worst_decile:.2%}"
-    return [("over clients", even)] + ([] if isnan(late) else [("late clients", f"{late:.2%}")])
+    found, late = fairness(records, metric), late_clients(run, records)
+    mean, spread, worst = map(metric.text, astuple(found))
+    even = f"{mean} on average, spread {spread}, worst decile {worst}"
+    return [("over clients", even)] + ([] if isnan(late) else [("late clients", metric.text(late))])
 
 
 def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
@@ -117,41 +126,39 @@ def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
     return "".join(_BLOCKS[int((value - low) / span * (len(_BLOCKS) - 1))] for value in values)
 
 
-def _conflict(summary: Summary, records: Sequence[Record]) -> Rows:
+def _conflict(summary: Summary, records: Sequence[RoundRecord]) -> Rows:
     rows = []
     if not isnan(summary.similarity):
         rows.append(("pairwise cosine", f"{summary.similarity:+.3f} on average"))
     if summary.searched:
-        searches = [bool(record["search"]["accepted"]) for record in records if record.get("search")]
+        searches = [record.search.accepted for record in records if record.search is not None]
         found = f"accepted {summary.accepted} of {summary.searched} perturbations"
         where = f" (in {sum(searches)} of {len(searches)} rounds)" if summary.accepted else ": the search did nothing"
         rows.append(("annealing", found + where))
-    if any(record.get("pruned") for record in records):
+    if any(record.pruned for record in records):
         rows.append(("pruned", f"{summary.pruned:.2%} of the parameters"))
-    if any(record.get("frozen") for record in records):
+    if any(record.frozen for record in records):
         rows.append(
             (
                 "frozen",
-                f"{records[-1]['frozen']:.2%} of the parameters in the last round: clients sent no update of them",
+                f"{records[-1].frozen:.2%} of the parameters in the last round: clients sent no update of them",
             )
         )
     return rows
 
 
-def dropped_clients(records: Sequence[Record]) -> Rows:
+def dropped_clients(records: Sequence[RoundRecord]) -> Rows:
     """Who was dropped, why and in which rounds."""
-    rounds: dict[tuple[Any, str], list[int]] = {}
+    rounds: dict[tuple[int, str], list[int]] = {}
     for record in records:
-        for drop in record.get("dropped") or ():
-            rounds.setdefault((drop.get("client"), drop.get("reason", "")), []).append(record["round"])
+        for drop in record.dropped:
+            rounds.setdefault((drop.client, drop.reason), []).append(record.round)
     return [(f"client {client}", f"{reason}: {_rounds(when)}") for (client, reason), when in rounds.items()]
 
 
-def _cost(summary: Summary, records: Sequence[Record]) -> Rows:
-    seconds: dict[str, float] = {}
-    for record in records:
-        for phase, spent in (record.get("seconds") or {}).items():
-            seconds[phase] = seconds.get(phase, 0.0) + spent
+def _cost(summary: Summary, records: Sequence[RoundRecord]) -> Rows:
+    phases = [field.name for field in fields(Seconds)]
+    seconds = {phase: sum(getattr(record.seconds, phase) for record in records) for phase in phases}
     total = summary.seconds
     return [
         ("rounds", str(summary.rounds)),

@@ -10,20 +10,24 @@ from typing import Literal
 import numpy as np
 from scipy.integrate import trapezoid
 
-from fedpace.analysis.history import Curve, Record, accuracy_curve, similarity_curve
+from fedpace.analysis.history import Curve, metric_curve, similarity_curve
+from fedpace.core import RoundRecord
+from fedpace.tasks import ACCURACY, Metric
 
 Fill = Literal["none", "ffill_bfill"]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run achieved and what it cost. Accuracies and shares are fractions; what was never measured is NaN.
+    """What a run achieved and what it cost. Shares are fractions; what was never measured is NaN.
+
+    What is measured is the headline metric of the task: accuracy, for a classifier.
 
     Attributes:
-        final: Last measured accuracy.
-        best: Highest measured accuracy.
-        last10: Mean of the last ten measured accuracies.
-        auc: Area under the accuracy curve divided by its length in rounds; a constant curve gives its constant.
+        final: Its last measured value.
+        best: Its best value.
+        last10: Mean of its last ten values.
+        auc: Area under its curve divided by its length in rounds; a constant curve gives its constant.
         similarity: Mean over rounds of the mean pairwise cosine.
         rounds: Number of rounds.
         accepted: Perturbations that the annealing search accepted (at most one per round).
@@ -49,32 +53,32 @@ class Summary:
     seconds: float
 
 
-def summarise(records: Sequence[Record], fill: Fill = "none") -> Summary:
-    """Summarise a run. An empty history has no accuracy and no similarity (NaN), and everything else is 0.
+def summarise(records: Sequence[RoundRecord], fill: Fill = "none", metric: Metric = ACCURACY) -> Summary:
+    """Summarise a run whose headline is ``metric``. An empty history has no values (NaN), and everything else is 0.
 
     ``fill="ffill_bfill"`` averages the similarity as the authors of FedPACE do: a round that measured none takes the
     value of the round before it, or of the first measured round if there is none before.
 
-    >>> summary = summarise([{"round": 0, "accuracy": 0.2}, {"round": 1, "accuracy": 0.4}])
+    >>> summary = summarise([RoundRecord(round=i, metrics={"accuracy": 0.2 + 0.2 * i}) for i in range(2)])
     >>> summary.final, round(summary.auc, 3)
     (0.4, 0.3)
     """
-    curve = accuracy_curve(records)
-    accuracies = list(curve.values())
-    searches = [record["search"] for record in records if record.get("search")]
+    curve = metric_curve(records)
+    values = list(curve.values())
+    searches = [record.search for record in records if record.search is not None]
     return Summary(
-        final=accuracies[-1] if accuracies else nan,
-        best=max(accuracies, default=nan),
-        last10=_mean(accuracies[-10:]),
+        final=values[-1] if values else nan,
+        best=metric.best(values),
+        last10=_mean(values[-10:]),
         auc=_normalised_area(curve),
         similarity=_mean_similarity(records, fill),
         rounds=len(records),
-        accepted=sum(int(search["accepted"]) for search in searches),
-        searched=sum(search["candidates"] for search in searches),
-        pruned=records[-1].get("pruned", 0.0) if records else 0.0,
-        bytes_up=sum(record.get("bytes_up", 0) for record in records),
-        bytes_down=sum(record.get("bytes_down", 0) for record in records),
-        seconds=float(sum(sum(record.get("seconds", {}).values()) for record in records)),
+        accepted=sum(search.accepted for search in searches),
+        searched=sum(search.candidates for search in searches),
+        pruned=records[-1].pruned if records else 0.0,
+        bytes_up=sum(record.bytes_up for record in records),
+        bytes_down=sum(record.bytes_down for record in records),
+        seconds=float(sum(record.seconds.total for record in records)),
     )
 
 
@@ -89,12 +93,12 @@ def _normalised_area(curve: Curve) -> float:
     return float(trapezoid(values, rounds)) / (rounds[-1] - rounds[0])
 
 
-def _mean_similarity(records: Sequence[Record], fill: Fill) -> float:
+def _mean_similarity(records: Sequence[RoundRecord], fill: Fill) -> float:
     curve = similarity_curve(records)
     if fill == "none" or not curve:
         return _mean(list(curve.values()))
     carried, filled = next(iter(curve.values())), []
     for record in records:
-        carried = curve.get(record["round"], carried)
+        carried = curve.get(record.round, carried)
         filled.append(carried)
     return _mean(filled)

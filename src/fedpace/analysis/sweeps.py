@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedpace.analysis._style import accuracy_above_similarity, finish, heading, line_style, note
+from fedpace.analysis._style import finish, heading, line_style, metric_above_similarity, note
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def sweep_figure(
     # Every tick has room for the longest label and a space, at a tenth of an inch per letter.
     letters = [len(names) * (max(map(len, names), default=0) + 1) for names in labels] + [len(name) for name in panels]
     width = 1 + len(panels) * max(2.6, 0.1 * max(letters, default=0))
-    figure, columns = accuracy_above_similarity(len(panels), max(width, 0.12 * len(title or "")))
+    figure, columns = metric_above_similarity(len(panels), max(width, 0.12 * len(title or "")))
     for (upper, lower), (name, points), values, names in zip(columns, panels.items(), tried, labels, strict=True):
         for number, line in enumerate(lines):
             own = [(values.index(p.value), p) for p in points if p.line == line]

@@ -10,7 +10,9 @@ from fedpace.core.errors import (
     PartitionError,
     RunFolderError,
     did_you_mean,
+    one_line,
 )
+from fedpace.core.files import written_aside
 from fedpace.core.flat import Buffers, FlatModule
 from fedpace.core.half import ServerHalf
 from fedpace.core.inputs import Inputs, call, part
@@ -66,10 +68,12 @@ __all__ = [
     "first_error",
     "import_path",
     "numpy_stream",
+    "one_line",
     "parse",
     "part",
     "scalings",
     "sketch",
     "torch_stream",
     "with_prefix",
+    "written_aside",
 ]

@@ -6,11 +6,20 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+def one_line(text: object) -> str:
+    r"""A text, or what an error says, without line breaks; an error that says nothing is named.
+
+    >>> one_line("two\n  lines"), one_line(KeyError())
+    ('two lines', 'KeyError')
+    """
+    return " ".join(str(text).split()) or (type(text).__name__ if isinstance(text, BaseException) else "")
+
+
 class FedpaceError(Exception):
     """Base of all errors that the command line shows as one line and exit code 2."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))  # names and values from outside may hold newlines
+        super().__init__(one_line(message))  # names and values from outside may hold newlines
 
 
 class ConfigError(FedpaceError):

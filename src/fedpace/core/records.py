@@ -24,9 +24,9 @@ class Dropped:
 class Similarity:
     """Cosines of pairs of clients; ``kind`` says of which vectors: updates, gradients or probes."""
 
-    kind: str
-    mean: float | None
-    min: float | None
+    kind: str = "update"
+    mean: float | None = None
+    min: float | None = None
     matrix: list[list[float | None]] | None = None
 
 
@@ -34,9 +34,9 @@ class Similarity:
 class Agreement:
     """Number of coordinates by |S| = 0 … N, where S sums the clients' signs, overall and per layer; and the mean."""
 
-    mean: float | None
-    histogram: list[int]
-    layers: dict[str, list[int]]
+    mean: float | None = None
+    histogram: list[int] = field(default_factory=list)
+    layers: dict[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class SearchReport:
 
     accepted: bool
     candidates: int
-    sim0: float | None
-    sim_best: float | None
-    gain: float | None
-    loss0: float | None
-    loss_best: float | None
-    probe_mean: float | None
-    probe_min: float | None
+    sim0: float | None = None
+    sim_best: float | None = None
+    gain: float | None = None
+    loss0: float | None = None
+    loss_best: float | None = None
+    probe_mean: float | None = None
+    probe_min: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,15 @@ class Seconds:
 class RoundReport:
     """What the server saw of a round.
 
-    ``pruned`` and ``frozen`` are shares of the parameters, ``frozen`` at the beginning of the round. ``clipped`` is
-    there where updates were summed in secret: so many values lay outside the range of the sums.
+    Of the ``cohort`` so many clients were ``used`` in the last exchange. ``pruned`` and ``frozen`` are shares of the
+    parameters, ``frozen`` at the beginning of the round. ``clipped`` is there where updates were summed in secret: so
+    many values lay outside the range of the sums.
     """
 
     round: int
     stage: str = "fedavg"
     cohort: list[int] = field(default_factory=list)
+    used: int = 0
     search: SearchReport | None = None
     similarity: Similarity | None = None
     agreement: Agreement | None = None
@@ -149,7 +151,7 @@ def _adapter() -> TypeAdapter[RoundRecord]:
 
 def _upgraded(table: dict[str, Any]) -> dict[str, Any]:
     """A record of the first version, which knew classes only."""
-    measured = {name: table[name] for name in ("accuracy", "loss") if table.get("accuracy") is not None}
+    measured = {name: table[name] for name in ("accuracy", "loss") if table.get(name) is not None}
     clients = {client: {"accuracy": value} for client, value in (table.get("client_accuracy") or {}).items()}
     known = {name.name for name in fields(RoundRecord)} - {"version"}
     kept = {name: value for name, value in table.items() if name in known}

@@ -15,7 +15,7 @@ from pydantic import (
     model_serializer,
 )
 
-from fedpace.core.errors import ConfigError, did_you_mean
+from fedpace.core.errors import ConfigError, did_you_mean, one_line
 
 
 class Settings(BaseModel):
@@ -134,6 +134,5 @@ def import_path(path: str, kind: str) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part)
     except Exception as error:  # whatever the user's module does wrong
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"{kind} '{path}': cannot be imported ({type(error).__name__}: {reason})") from error
+        raise ConfigError(f"{kind} '{path}': cannot be imported ({type(error).__name__}: {one_line(error)})") from error
     return found

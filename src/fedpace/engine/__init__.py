@@ -1,12 +1,13 @@
 """The engine: round loop, cohorts, executors, checkpoints, run folder and events."""
 
+from fedpace.engine.beginning import initial_module, task_of
 from fedpace.engine.cohort import Cohort
-from fedpace.engine.events import Listener, Record
+from fedpace.engine.events import Listener
 from fedpace.engine.executors import Execution, Executor, Processes, Serial, cores, executors
-from fedpace.engine.folder import IRRELEVANT, RunFolder, read_rounds, read_run
+from fedpace.engine.folder import IRRELEVANT, RunFolder, read_metric, read_rounds, read_run
 from fedpace.engine.measuring import Measuring
 from fedpace.engine.training import Outcome, Plan, Training, one_thread, train
-from fedpace.engine.worker import CLASSIFICATION, Task, Worker
+from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
 
 __all__ = [
     "CLASSIFICATION",
@@ -19,16 +20,18 @@ __all__ = [
     "Outcome",
     "Plan",
     "Processes",
-    "Record",
     "RunFolder",
     "Serial",
-    "Task",
     "Training",
+    "Turn",
     "Worker",
     "cores",
     "executors",
+    "initial_module",
     "one_thread",
+    "read_metric",
     "read_rounds",
     "read_run",
+    "task_of",
     "train",
 ]

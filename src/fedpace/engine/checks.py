@@ -16,8 +16,8 @@ def check_personal(local: Method, schedule: Schedule, federation: Federation, la
             f"'{local.registered_name()}' gives each client a model of its own, to be measured on its own test "
             "examples: expected data.partition.test_share above 0, found 0"
         )
-    for stage in (schedule.base, *schedule.stages):
-        whole = stage.search is not None or any(exchange.sends == "gradient" for exchange in stage.exchanges())
+    for stage in schedule.all:
+        whole = stage.search is not None or any(exchange.sends == "gradient" for exchange in stage.exchanges)
         if whole and layout.personal:
             raise ConfigError(
                 f"stage '{stage.name}' asks for gradients of the whole model, but with "
@@ -35,6 +35,8 @@ def check_task(local: Method, task: Task) -> None:
 
 def check_classes(local: Method, federation: Federation) -> list[str]:
     """Refuse data of one class; a warning if that is all that some clients with a model of their own have."""
+    if not federation.classes:
+        return []
     counts = federation.counts()
     classes = [name for name, held in zip(federation.classes, counts.sum(axis=0), strict=True) if held]
     if len(classes) == 1:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-Record = dict[str, Any]
-"""One round: a line of ``rounds.jsonl``."""
+from fedpace.core import RoundRecord
 
 
 class Listener:
@@ -18,7 +17,7 @@ class Listener:
     def warned(self, message: str) -> None:
         """A stage cannot act, or something else that a user would want to know."""
 
-    def finished_round(self, record: Record) -> None:
+    def finished_round(self, record: RoundRecord) -> None:
         """A round is complete and recorded."""
 
     def failed(self) -> None:

@@ -19,10 +19,10 @@ except ImportError:  # Windows
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fedpace.core import RunFolderError
+from fedpace.core import RoundRecord, RunFolderError, written_aside
 from fedpace.engine.checkpoint import Checkpoints
-from fedpace.engine.events import Record
 from fedpace.engine.states import ClientStates
+from fedpace.tasks import ACCURACY, Metric
 
 # Settings that do not change results, so a resumed run may change them.
 IRRELEVANT = ("executor", "track", "method", "kind", "description", "tunable")
@@ -92,34 +92,31 @@ class RunFolder:
         """One line of JSON per round."""
         return self.path / "rounds.jsonl"
 
-    def append(self, record: Record) -> None:
-        """Write a round's line before its checkpoint: a line without checkpoint is redone, never the reverse."""
+    def append(self, record: RoundRecord) -> None:
+        """Write a round's line."""
         try:
             with self.rounds_file.open("a") as file:
-                file.write(json.dumps(record, allow_nan=False) + "\n")
+                file.write(record.to_json() + "\n")
         except OSError as error:
             raise RunFolderError(f"{self.rounds_file}: cannot be written ({error.strerror})") from error
 
-    def keep_rounds_before(self, round: int) -> list[Record]:
+    def keep_rounds_before(self, number: int) -> list[RoundRecord]:
         """Drop what was recorded of rounds that will be done again; return the rest."""
-        kept = [record for record in read_rounds(self.path) if record["round"] < round]
-        aside = self.rounds_file.with_suffix(".writing")
-        aside.write_text("".join(json.dumps(record) + "\n" for record in kept))
-        os.replace(aside, self.rounds_file)
+        kept = [record for record in read_rounds(self.path) if record.round < number]
+        with written_aside(self.rounds_file) as aside:
+            aside.write_text("".join(record.to_json() + "\n" for record in kept))
         return kept
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """Write a JSON file aside and rename it."""
-        aside = self.path / f".{name}.writing"
-        aside.write_text(json.dumps(content, indent=2, default=str) + "\n")
-        os.replace(aside, self.path / name)
+        """Write a JSON file."""
+        with written_aside(self.path / name) as aside:
+            aside.write_text(json.dumps(content, indent=2, default=str) + "\n")
 
     def finish(self, state: dict[str, Tensor], warnings: list[str]) -> None:
         """Save the final model, and the warnings that only the end of a run can give."""
         self.write_json("run.json", {**read_run(self.path), "warnings": warnings})
-        aside = self.path / ".model.writing"
-        save_file(state, str(aside))
-        os.replace(aside, self.path / "model.safetensors")
+        with written_aside(self.path / "model.safetensors") as aside:
+            save_file(state, str(aside))
 
     @property
     def complete(self) -> bool:
@@ -138,17 +135,22 @@ def read_run(path: Path) -> dict[str, Any]:
         raise RunFolderError(f"{path / 'run.json'}: cannot be read ({error})") from None
 
 
-def read_rounds(path: Path) -> list[Record]:
+def read_metric(run: dict[str, Any]) -> Metric:
+    """What a run is judged by, from its ``run.json``; older runs knew accuracy only."""
+    return Metric(**run["metric"]) if "metric" in run else ACCURACY
+
+
+def read_rounds(path: Path) -> list[RoundRecord]:
     """The rounds of a run folder; a last line that a kill cut short is ignored."""
-    records: list[Record] = []
+    records: list[RoundRecord] = []
     file = path / "rounds.jsonl"
     lines = file.read_text().splitlines() if file.exists() else []
     for number, line in enumerate(lines, start=1):
         try:
-            records.append(json.loads(line))
-        except ValueError:
+            records.append(RoundRecord.from_json(line))
+        except ValueError as error:
             if number < len(lines):
-                raise RunFolderError(f"{file}: line {number} is damaged") from None
+                raise RunFolderError(f"{file}: line {number} is damaged ({error})") from None
     return records
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from fedpace.client import Evaluation
 from fedpace.core import ClientError, Settings, Tensors, Update
 from fedpace.data import Federation
-from fedpace.engine.events import Record
-from fedpace.engine.worker import Task
+from fedpace.engine.worker import Turn
+from fedpace.tasks import Sums, Task, added
 
-CHUNK = 500  # test images per task: fixed, so that sums do not depend on the number of workers
+CHUNK = 500  # test images per turn: fixed, so that sums do not depend on the number of workers
 
 
 class Measuring(Settings):
@@ -33,30 +33,28 @@ class Measuring(Settings):
         """Whether a round is measured; the last one always is."""
         return (round + 1) % self.every == 0 or round + 1 == rounds
 
-    def tasks(self, federation: Federation, cohort: Sequence[int], state: Callable[[int], Tensors]) -> list[Task]:
-        """The test set in chunks, then one task per client, with the ``state`` that this client keeps."""
+    def turns(self, federation: Federation, cohort: Sequence[int], state: Callable[[int], Tensors]) -> list[Turn]:
+        """The test set in chunks, then one turn per client, with the ``state`` that this client keeps."""
         size = len(federation.test)
-        tasks = [Task(-1, Evaluation(start=s, stop=s + CHUNK), 0, on="test") for s in range(0, size, CHUNK)]
+        turns = [Turn(-1, Evaluation(start=s, stop=s + CHUNK), 0, on="test") for s in range(0, size, CHUNK)]
         measured = range(len(federation)) if self.clients == "all" else cohort
         for client in measured if self.per_client else ():
             shard = (federation.client_tests or federation.clients)[client]
             step = max(len(shard) // self.per_client, 1)  # evenly spread, because shards are sorted by class
             work = Evaluation(stop=step * self.per_client, step=step)
-            tasks.append(Task(client, work, 0, on="client_test", state=state(client)))
-        return tasks
+            turns.append(Turn(client, work, 0, on="client_test", state=state(client)))
+        return turns
 
 
-def collect(answers: Iterable[tuple[Task, Update]], *, personal: bool = False) -> Record:
-    """Accuracy and loss on the test set and accuracy per client; of ``personal`` models, over all clients' tests."""
-    correct, examples, loss = 0.0, 0, 0.0
-    clients: dict[str, float] = {}
-    for task, answer in answers:
+def collect(answers: Iterable[tuple[Turn, Update]], task: Task, *, personal: bool = False) -> dict[str, Any]:
+    """Metrics on the test set and of each client; of ``personal`` models, those over all clients' tests."""
+    total: Sums = {}
+    clients: dict[int, dict[str, float]] = {}
+    for turn, answer in answers:
         if answer.failure:
             raise ClientError(f"the model could not be evaluated: {answer.failure}")
-        if task.on == "test" or personal:
-            correct += answer.metrics["correct"]
-            loss += answer.metrics["loss"]
-            examples += answer.examples
-        if task.on != "test":
-            clients[str(task.client)] = answer.metrics["correct"] / max(answer.examples, 1)
-    return {"accuracy": correct / examples, "loss": loss / examples, "client_accuracy": clients}
+        if turn.on == "test" or personal:
+            total = added(total, answer.metrics)
+        if turn.on != "test" and answer.metrics:
+            clients[turn.client] = task.measured(answer.metrics)
+    return {"metrics": task.measured(total), "client_metrics": clients}

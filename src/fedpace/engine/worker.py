@@ -1,4 +1,4 @@
-"""One worker: a resident model that does one task after another for any client."""
+"""One worker: a resident model that does one turn after another for any client."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from fedpace.client import ClientWork, Context
-from fedpace.core import Buffers, FlatModule, Layout, Tensors, Update, derive
+from fedpace.core import Buffers, FlatModule, Layout, Tensors, Update, derive, one_line
 from fedpace.data import Federation, Shard
-from fedpace.tasks import Classification
-from fedpace.tasks import Task as Problem
+from fedpace.tasks import Classification, Task
 
 CLASSIFICATION = Classification()
 _FLOATS, _INTEGERS = "buffers.floats", "buffers.integers"
 
 
 @dataclass(frozen=True)
-class Task:
+class Turn:
     """A piece of work for one client, with what that client kept from its last turn."""
 
     client: int
@@ -33,38 +32,38 @@ class Task:
 
 
 class Worker:
-    """Holds the model and the clients' data, and answers tasks. A client's mistake becomes a failed update."""
+    """Holds the model and the clients' data, and answers turns. A client's mistake becomes a failed update."""
 
     def __init__(
-        self, module: nn.Module, federation: Federation, layout: Layout | None = None, problem: Problem = CLASSIFICATION
+        self, module: nn.Module, federation: Federation, layout: Layout | None = None, task: Task = CLASSIFICATION
     ) -> None:
         self.model = FlatModule(module, layout)
-        self._problem = problem
+        self._task = task
         self._federation = federation
 
-    def answer(self, task: Task, vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]) -> Update:
-        """Do a task from the server's vector and buffers, and what it sent along."""
-        own = Buffers(task.state[_FLOATS], task.state[_INTEGERS]) if _FLOATS in task.state else buffers
-        training = self._federation.clients[task.client] if task.client >= 0 else None
-        extras = {**extras, **task.extras}
-        context = Context(self.model, own, task.client, task.seed, extras, task.state, training, self._problem)
-        torch.manual_seed(derive(task.seed, "torch"))  # dropout and the like in the user's model
+    def answer(self, turn: Turn, vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]) -> Update:
+        """Do a turn from the server's vector and buffers, and what it sent along."""
+        own = Buffers(turn.state[_FLOATS], turn.state[_INTEGERS]) if _FLOATS in turn.state else buffers
+        training = self._federation.clients[turn.client] if turn.client >= 0 else None
+        extras = {**extras, **turn.extras}
+        context = Context(self.model, own, turn.client, turn.seed, extras, turn.state, training, self._task)
+        torch.manual_seed(derive(turn.seed, "torch"))  # dropout and the like in the user's model
         try:
-            update = task.work(vector, self._shard(task), context)
+            update = turn.work(vector, self._shard(turn), context)
         except Exception as error:  # whatever a client does wrong must not stop the round
-            return Update(task.client, failure=f"{type(error).__name__}: {' '.join(str(error).split())}")
-        return _with_buffers_in_state(update, task) if task.keeps_buffers else update
+            return Update(turn.client, failure=f"{type(error).__name__}: {one_line(error)}")
+        return _with_buffers_in_state(update, turn) if turn.keeps_buffers else update
 
-    def _shard(self, task: Task) -> Shard:
-        if task.on == "test":
+    def _shard(self, turn: Turn) -> Shard:
+        if turn.on == "test":
             return self._federation.test
-        if task.on == "client_test" and self._federation.client_tests is not None:
-            return self._federation.client_tests[task.client]
-        return self._federation.clients[task.client]
+        if turn.on == "client_test" and self._federation.client_tests is not None:
+            return self._federation.client_tests[turn.client]
+        return self._federation.clients[turn.client]
 
 
-def _with_buffers_in_state(update: Update, task: Task) -> Update:
+def _with_buffers_in_state(update: Update, turn: Turn) -> Update:
     if update.buffers is None:
         return update
     kept = {_FLOATS: update.buffers.floats, _INTEGERS: update.buffers.integers}
-    return replace(update, buffers=None, state={**task.state, **(update.state or {}), **kept})
+    return replace(update, buffers=None, state={**turn.state, **(update.state or {}), **kept})

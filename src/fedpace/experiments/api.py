@@ -21,6 +21,7 @@ from fedpace.experiments.run import Model, Result, execute
 from fedpace.experiments.sequential import Sequential, UntilDecided
 from fedpace.experiments.tuning import TUNING_SEEDS, tuned_variants, tuning_table
 from fedpace.models import ModelConfig
+from fedpace.tasks import Task
 
 log = logging.getLogger("fedpace")
 
@@ -32,6 +33,7 @@ def train(
     method: str = "fedavg",
     *,
     model: Model | None = None,
+    task: str | Task | Mapping[str, Any] | None = None,
     rule: Rule | None = None,
     rounds: int | None = None,
     seed: int = 0,
@@ -43,7 +45,8 @@ def train(
 
     ``data`` is a federation, or data to be dealt by the method's partition: loaded, a name, a path, or arrays.
     ``method`` is a preset or a TOML file. ``model`` is a name, a table (``{"name": "resnet8", "norm": "batch"}``), a
-    module or a factory. ``rule`` replaces the aggregation rule, and ``settings`` any key of the config
+    module or a factory. ``task`` is a name, a table or your own :class:`fedpace.tasks.Task`; by default the targets
+    decide. ``rule`` replaces the aggregation rule, and ``settings`` any key of the config
     (``{"local.lr": 0.01}``).
 
     >>> result = train("digits", "fedavg", model="linear", rounds=2, settings={"executor": "serial"})
@@ -51,7 +54,7 @@ def train(
     2
     """
     data = _loaded(data)
-    overrides = {**_settings(data, model, rounds), "seed": seed, **(settings or {})}
+    overrides = {**_settings(data, model, task, rounds), "seed": seed, **(settings or {})}
     if rule is not None:
         overrides["aggregate.rule"] = rule
     config = load_config(method, overrides)
@@ -68,6 +71,7 @@ def compare(
     seeds: Sequence[int] = (0, 1, 2),
     partition: str | Partition | Mapping[str, Any] | None = None,
     model: Model | None = None,
+    task: str | Task | Mapping[str, Any] | None = None,
     rounds: int | None = None,
     tune: int | None = None,
     tuning_seeds: Sequence[int] = TUNING_SEEDS,
@@ -90,7 +94,7 @@ def compare(
     if not variants or not seeds:
         raise ConfigError("compare: expected at least one method and one seed")
     data = _loaded(data)
-    common = {**_settings(data, model, rounds), **(settings or {})}
+    common = {**_settings(data, model, task, rounds), **(settings or {})}
     if partition is not None:
         common["data.partition"] = partition
     console = console or Console(stderr=True)
@@ -146,14 +150,21 @@ def comparison(jobs: Sequence[Job], results: Sequence[Result], *, sequential: bo
     for job, result in zip(jobs, results, strict=True):
         summaries.setdefault(job.label, {})[job.config.seed] = result.summary
         records.setdefault(job.label, {})[job.config.seed] = result.records
-    return Comparison(summaries, records, sequential=sequential)
+    return Comparison(summaries, records, sequential=sequential, headline=results[0].metric)
 
 
-def _settings(data: str | Data | Federation, model: Model | None, rounds: int | None) -> dict[str, Any]:
+def _settings(
+    data: str | Data | Federation,
+    model: Model | None,
+    task: str | Task | Mapping[str, Any] | None,
+    rounds: int | None,
+) -> dict[str, Any]:
     """The keys of the config that arguments of a call stand for."""
     found: dict[str, Any] = {"data.source": data if isinstance(data, str) else data.name}
     if rounds is not None:
         found["rounds"] = rounds
+    if task is not None:
+        found["task"] = task
     if model is not None:
         found["model"] = _described(model)
     return found

@@ -16,25 +16,26 @@ from torch import Tensor, nn
 
 from fedpace.analysis import MembershipAttack, TextTable, equal_number, membership_attack
 from fedpace.client.evaluation import BATCH
-from fedpace.core import ConfigError, FedpaceError, RunFolderError, numpy_stream
+from fedpace.core import ConfigError, FedpaceError, RunFolderError, call, numpy_stream
 from fedpace.data import Data, Federation, Shard
-from fedpace.engine import RunFolder, read_rounds, read_run
+from fedpace.engine import RunFolder, read_rounds, read_run, task_of
 from fedpace.experiments.config import RunConfig, parse_config
 from fedpace.experiments.progress import progress_bars
-from fedpace.experiments.run import Model, federate
-from fedpace.models import build
+from fedpace.experiments.run import Model, federate, initial_model
+from fedpace.tasks import ACCURACY, Metric, Sums, Task, added
 
 
 @dataclass(frozen=True)
 class AttackedRun:
-    """A run, the attack on its model, and the model's accuracy on the attacked examples: its gap is what leaks."""
+    """A run, the attack on its model, and the model's metric on the attacked examples: its gap is what leaks."""
 
     folder: Path
     method: str
     seed: int
     attack: MembershipAttack
-    accuracy_on_members: float
-    accuracy_on_others: float
+    on_members: float
+    on_others: float
+    metric: Metric = ACCURACY
 
 
 def attack_membership(
@@ -53,20 +54,22 @@ def attack_membership(
     given in place of what its config names; the weights come from the run folder in any case.
     """
     config, federation, module = _restored(Path(folder), data, model)
-    trained = {client for record in read_rounds(Path(folder)) for client in record["cohort"]}
+    task = task_of(federation, config.task)
+    trained = {client for record in read_rounds(Path(folder)) for client in record.cohort}
     kinds = ([federation.clients[client] for client in sorted(trained)], [federation.test])
     rng = numpy_stream(seed, "attacked examples")
     try:
         count = equal_number(*(min(examples, sum(map(len, shards))) for shards in kinds))
         with progress_bars(console or Console(stderr=True)) as bars:
-            task = bars.add_task(f"{escape(config.method)} · seed {config.seed}", total=2 * count, note="")
+            bar = bars.add_task(f"{escape(config.method)} · seed {config.seed}", total=2 * count, note="")
             (members, on_members), (others, on_others) = (
-                _answers(module, _drawn(shards, count, rng), lambda done: bars.advance(task, done)) for shards in kinds
+                _answers(module, task, _drawn(shards, count, rng), lambda done: bars.advance(bar, done))
+                for shards in kinds
             )
         attack = membership_attack(members, others, seed=seed)
     except ConfigError as error:
         raise ConfigError(f"{folder}: {error}") from None
-    return AttackedRun(Path(folder), config.method, config.seed, attack, on_members, on_others)
+    return AttackedRun(Path(folder), config.method, config.seed, attack, on_members, on_others, task.headline)
 
 
 def _restored(
@@ -82,8 +85,7 @@ def _restored(
         raise RunFolderError(f"{folder}: expected a finished run, found no model.safetensors; finish it with --resume")
     try:
         federation = federate(config, data)
-        chosen = model if model is not None else config.model
-        module = build(chosen, federation.shape, len(federation.classes), config.seed).eval()
+        module = initial_model(config, federation, model).eval()
     except FedpaceError as error:
         hint = "data or a model that the run was given in Python must be given to attack_membership, too"
         raise type(error)(f"{folder}: {error}; {hint}") from None
@@ -107,18 +109,26 @@ def _load_weights(module: nn.Module, path: Path) -> None:
 
 
 def _answers(
-    module: nn.Module, drawn: Iterator[tuple[Shard, Tensor]], advance: Callable[[int], None]
+    module: nn.Module, task: Task, drawn: Iterator[tuple[Shard, Tensor]], advance: Callable[[int], None]
 ) -> tuple[Tensor, float]:
-    """The model's logits on some examples, and the share of them that it classifies correctly."""
-    logits, right = [], []
+    """What the attacker sees of some examples, a classifier's logits or else losses, and the model's metric on them."""
+    seen: list[Tensor] = []
+    sums: Sums = {}
     with torch.inference_mode():
         for shard, positions in drawn:
             for chunk in positions.split(BATCH):  # type: ignore[no-untyped-call]
-                inputs, labels = shard.batch(chunk)
-                logits.append(module(inputs))
-                right.append(logits[-1].argmax(1) == labels)
+                inputs, targets = shard.batch(chunk)
+                outputs = call(module, inputs)
+                seen.append(outputs if task.classes else _losses(task, outputs, targets))
+                sums = added(sums, task.sums(outputs, targets))
                 advance(len(chunk))
-    return torch.cat(logits), float(torch.cat(right).double().mean())
+    return torch.cat(seen), task.measured(sums)[task.headline.name]
+
+
+def _losses(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
+    """Of each example by itself."""
+    each = zip(outputs.split(1), targets.split(1), strict=True)  # type: ignore[no-untyped-call]
+    return torch.stack([task.loss(*one) for one in each])[:, None]
 
 
 def _drawn(shards: Sequence[Shard], count: int, rng: np.random.Generator) -> Iterator[tuple[Shard, Tensor]]:
@@ -139,15 +149,15 @@ def attack_table(runs: Sequence[AttackedRun]) -> TextTable:
             str(run.seed),
             f"{run.attack.accuracy * 100:.2f} ± {run.attack.error * 100:.2f}",
             f"{run.attack.auc:.3f}",
-            f"{run.accuracy_on_members * 100:.2f}",
-            f"{run.accuracy_on_others * 100:.2f}",
+            run.metric.text(run.on_members),
+            run.metric.text(run.on_others),
         ]
         for run in runs
     ]
-    header = ["method", "seed", "attack (%)", "AUC", "members (%)", "others (%)"]
+    header = ["method", "seed", "attack (%)", "AUC", "members", "others"]
     caption = (
         "attack: how often it is right whether an example was trained on, ± its standard error; guessing gives 50 %. "
-        "members, others: the model's own accuracy on training and test examples."
+        f"members, others: the model's own {runs[0].metric.name} on training and test examples."
     )
     return TextTable(
         "Membership inference", header, ("left", "right", "right", "right", "right", "right"), rows, caption

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from fedpace.analysis import unfair
-from fedpace.core import FedpaceError, RunFolderError
+from fedpace.core import FedpaceError, RoundRecord, RunFolderError
 from fedpace.data import Data, Federation
 from fedpace.engine import RunFolder, Serial, read_rounds
 from fedpace.engine.executors import cores
@@ -22,8 +22,7 @@ from fedpace.experiments.config import RunConfig, upgraded
 from fedpace.experiments.parallel import Work, forks, named, side_by_side
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import BatchProgress
-from fedpace.experiments.run import Model, Result, execute, federate
-from fedpace.models import build
+from fedpace.experiments.run import Model, Result, execute, federate, initial_model
 
 
 @dataclass(frozen=True)
@@ -99,8 +98,7 @@ def check_jobs(jobs: Sequence[Job], data: Data | Federation | None, model: Model
         with named(_title(job)):
             federation = federate(job.config, data)
             job.config.schedule().validate_for(job.config.rounds, job.config.cohort.size(len(federation)))
-            chosen = model if model is not None else job.config.model
-            build(chosen, federation.shape, len(federation.classes), job.config.seed)
+            initial_model(job.config, federation, model)
             if (job.folder / "run.json").exists():
                 description = {"config": job.config.model_dump(mode="json"), "data": federation.fingerprint()}
                 RunFolder(job.folder).resume(description, upgraded)
@@ -110,7 +108,7 @@ def _title(job: Job) -> str:
     return f"{job.label} · seed {job.config.seed}"
 
 
-def _records_so_far(folder: Path) -> list[dict[str, Any]]:
+def _records_so_far(folder: Path) -> list[RoundRecord]:
     with suppress(RunFolderError):
         return read_rounds(folder)
     return []

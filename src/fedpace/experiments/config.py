@@ -22,6 +22,7 @@ from fedpace.server import (
     AnyPace,
     AnyRule,
     BufferPolicy,
+    Exchange,
     Freezing,
     Guard,
     Pruning,
@@ -29,7 +30,9 @@ from fedpace.server import (
     Secure,
     ServerSGD,
     Stage,
+    Weights,
 )
+from fedpace.tasks import Task, tasks
 
 Window = Annotated[int, Field(ge=0)]
 
@@ -60,7 +63,7 @@ class AggregateConfig(Settings):
 
     sends: Literal["update", "gradient"] = "update"
     rule: AnyRule = Mean()
-    weights: Literal["uniform", "samples"] = "samples"
+    weights: Weights = "samples"
     optimizer: AnyOptimizer = ServerSGD()
     mask_at: Literal["post", "pre"] = "post"
 
@@ -84,17 +87,15 @@ class ConflictConfig(Settings):
     rule: AnyRule = Dampened()
     lr: float | None = Field(None, gt=0)
 
-    def exchange(self, name: str, first: int, last: int | None, base: Stage) -> Stage:
-        """The stage that these settings describe."""
+    def exchange(self, base: Exchange, **more: Any) -> Exchange:
+        """The exchange that these settings describe, with clients weighted as in ``base``."""
         gradient = self.source == "gradient"
-        return Stage(
-            name=name,
-            first=first,
-            last=last,
+        return Exchange(
             sends="gradient" if gradient else "update",
             rule=self.rule,
             weights=base.weights,
             optimizer=ServerSGD(lr=self.lr or (0.01 if gradient else 1.0)),
+            **more,
         )
 
 
@@ -142,6 +143,7 @@ class RunConfig(Settings):
     rounds: int = Field(50, ge=1)
     seed: int = Field(0, ge=0)
     data: DataConfig = DataConfig()
+    task: SerializeAsAny[Annotated[Task, by_name(tasks, "classification")]] | None = None  # None: what the targets say
     model: AnyModel = _MODEL
     cohort: Cohort = Cohort()
     local: SerializeAsAny[Annotated[Method, by_name(methods, "sgd")]] = LocalSGD()
@@ -193,31 +195,39 @@ class RunConfig(Settings):
 
         Where all rounds are paced, pacing is the base of the other stages and not a window beside theirs.
         """
-        base = Stage(name=self._base_name(), **dict(self.aggregate))
+        base, name = Exchange(**dict(self.aggregate)), self._base_name()
         stages: list[Stage] = []
+        dampen = self.dampen if self.dampen is not None and self.dampen.enabled else None
         prune = self.prune if self.prune is not None and self.prune.enabled else None
         counts = prune is not None and prune.count_from == "dampening"
         paced = self._paced_throughout()
-        if paced and self.dampen is not None:
-            dampened = self.dampen.exchange("dampen", 0, None, base)
-            optimizer = base.optimizer if self.dampen.lr is None else dampened.optimizer
-            base = dampened.model_copy(update={"counts": counts, "pace": self.dampen.pace, "optimizer": optimizer})
+        if dampen is not None and paced:
+            optimizer = base.optimizer
+            base, name = dampen.exchange(base, counts=counts, pace=dampen.pace), "dampen"
+            base = base if dampen.lr is not None else base.model_copy(update={"optimizer": optimizer})
         if self.anneal is not None and self.anneal.enabled:
-            window = {"first": self.anneal.first, "last": self.anneal.last}
-            stages.append(base.model_copy(update={"name": "anneal", "search": self.anneal, **window}))
-        if self.dampen is not None and self.dampen.enabled and not paced:
-            stage = self.dampen.exchange("dampen", self.dampen.first, self.dampen.last, base)
-            then = base if self.dampen.then_fedavg else None
-            stages.append(stage.model_copy(update={"counts": counts, "then": then, "pace": self.dampen.pace}))
+            stages.append(
+                Stage(
+                    name="anneal",
+                    first=self.anneal.first,
+                    last=self.anneal.last,
+                    search=self.anneal,
+                    exchanges=(base,),
+                )
+            )
+        if dampen is not None and not paced:
+            exchange = dampen.exchange(base, counts=counts, pace=dampen.pace)
+            exchanges = (exchange, base) if dampen.then_fedavg else (exchange,)
+            stages.append(Stage(name="dampen", first=dampen.first, last=dampen.last, exchanges=exchanges))
         if prune is not None:
-            stage = prune.exchange("prune", prune.first, prune.last, base)
-            stages.append(stage.model_copy(update={"counts": True, "prunes": True}))
+            exchange = prune.exchange(base, counts=True, prunes=True)
+            stages.append(Stage(name="prune", first=prune.first, last=prune.last, exchanges=(exchange,)))
         if self.freeze is not None and self.freeze.enabled:
             last = self.rounds - 1 if self.freeze.last is None else self.freeze.last
             freezes = Freezing(share=self.freeze.share, per_round=self.freeze.share / max(last - self.freeze.first, 1))
-            window = {"first": self.freeze.first, "last": self.freeze.last}
-            stages.append(base.model_copy(update={"name": "freeze", "freezes": freezes, **window}))
-        return Schedule(base=base, stages=tuple(stages), pruning=prune)
+            exchange = base.model_copy(update={"freezes": freezes})
+            stages.append(Stage(name="freeze", first=self.freeze.first, last=self.freeze.last, exchanges=(exchange,)))
+        return Schedule(base=Stage(name=name, exchanges=(base,)), stages=tuple(stages), pruning=prune)
 
     def _base_name(self) -> str:
         rule = self.aggregate.rule.registered_name()

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from time import sleep
 from typing import Any
 
-from fedpace.core import ClientError, RunFolderError
+from fedpace.core import ClientError, RunFolderError, one_line
 from fedpace.engine import Listener, read_rounds
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.flower_app import write_app
@@ -84,7 +84,7 @@ def _flwr(*arguments: str) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
     except ValueError:
-        raise ClientError(f"flwr {arguments[0]}: {' '.join((done.stderr or done.stdout).split())}") from None
+        raise ClientError(f"flwr {arguments[0]}: {one_line(done.stderr or done.stdout)}") from None
     if not answer.get("success"):
-        raise ClientError(f"flwr {arguments[0]}: {' '.join(str(answer.get('error-message')).split())}")
+        raise ClientError(f"flwr {arguments[0]}: {one_line(answer.get('error-message'))}")
     return answer

@@ -13,9 +13,9 @@ from fedpace.analysis import (
     Interval,
     Side,
     TextTable,
-    accuracy_curve,
     anytime_interval,
     corrected_level,
+    metric_curve,
     paired_interval,
     similarity_curve,
 )
@@ -74,16 +74,16 @@ def _run(job: CaseJob, result: Result, metrics: Iterable[Metric]) -> dict[str, A
     summary = asdict(result.summary)
     wanted = dict.fromkeys([*_ALWAYS, *metrics])
     measured = {metric: measure(metric, result) * (1 if metric in _FRACTIONS else 100) for metric in wanted}
-    accuracy, similarity = accuracy_curve(result.records), similarity_curve(result.records)
-    rounds = [record["round"] for record in result.records]
+    values, similarity = metric_curve(result.records), similarity_curve(result.records)
+    rounds = [record.round for record in result.records]
     return {
         "method": job.label,
         "data": job.config.data.source,
         "seed": job.config.seed,
         **({"held_out": job.case} if job.case else {}),
         **{metric: _rounded(value) for metric, value in measured.items()},
-        "curve": [_rounded(100 * accuracy.get(round, nan)) for round in rounds],
-        "similarity_curve": [_rounded(similarity.get(round, nan)) for round in rounds],
+        "curve": [_rounded(100 * values.get(number, nan)) for number in rounds],
+        "similarity_curve": [_rounded(similarity.get(number, nan)) for number in rounds],
         "accepted": summary["accepted"],
         "searched": summary["searched"],
         "pruned": summary["pruned"],

@@ -13,11 +13,12 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedpace.core import ConfigError
-from fedpace.engine import Listener, Record
+from fedpace.core import ConfigError, RoundRecord
+from fedpace.engine import Listener
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.engines import node_of, run_on_grid
 from fedpace.experiments.presets import load_config
+from fedpace.experiments.progress import measured
 from fedpace.flower import Node
 from fedpace.flower import client_app as answering
 
@@ -56,10 +57,9 @@ def server_app() -> ServerApp:
 class _Lines(Listener):
     """A line per round in Flower's log."""
 
-    def finished_round(self, record: Record) -> None:
-        accuracy = record.get("accuracy")
-        measured = "" if accuracy is None else f": accuracy {accuracy:.2%}"
-        logging.getLogger("flwr").info("round %d, %s%s", record["round"], record["stage"], measured)
+    def finished_round(self, record: RoundRecord) -> None:
+        said = ": ".join(filter(None, (record.stage, measured(record))))
+        logging.getLogger("flwr").info("round %d, %s", record.round, said)
 
 
 def write_app(

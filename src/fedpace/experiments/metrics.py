@@ -9,7 +9,8 @@ import numpy as np
 from rich.console import Console
 
 from fedpace.aggregation import highest_below
-from fedpace.analysis import Record, fairness, late_accuracy
+from fedpace.analysis import fairness, late_clients
+from fedpace.core import RoundRecord
 from fedpace.engine import read_run
 from fedpace.experiments.attack import attack_membership
 from fedpace.experiments.config import RunConfig
@@ -39,17 +40,19 @@ def measure(metric: Metric, result: Result) -> float:
     return _SPECIAL[metric](result) if metric in _SPECIAL else float(getattr(result.summary, metric))
 
 
-def below_tau_curve(records: Sequence[Record]) -> dict[int, float]:
+def below_tau_curve(records: Sequence[RoundRecord]) -> dict[int, float]:
     """Share of the coordinates whose agreement is below 0.4, by round (GMA, Fig. 4).
 
-    >>> below_tau_curve([{"round": 0, "agreement": {"histogram": [1, 0, 5, 4]}}])  # of 3 clients: 1/3 and less
+    >>> from fedpace.core import Agreement
+    >>> agreement = Agreement(histogram=[1, 0, 5, 4])  # of 3 clients: 1/3 and less
+    >>> below_tau_curve([RoundRecord(round=0, agreement=agreement)])
     {0: 0.1}
     """
     found = {}
     for record in records:
-        if record["agreement"] is not None:
-            counts = record["agreement"]["histogram"]
-            found[record["round"]] = sum(counts[: highest_below(TAU, len(counts) - 1) + 1]) / sum(counts)
+        if record.agreement is not None:
+            counts = record.agreement.histogram
+            found[record.round] = sum(counts[: highest_below(TAU, len(counts) - 1) + 1]) / sum(counts)
     return found
 
 
@@ -59,14 +62,12 @@ def _below_tau(result: Result) -> float:
 
 def _participating(result: Result) -> float:
     last = result.records[-1]
-    return _mean([accuracy for client, accuracy in last["client_accuracy"].items() if int(client) in last["cohort"]])
+    return _mean([value for client, value in last.client_headlines.items() if client in last.cohort])
 
 
 def _non_participating(result: Result) -> float:
     last = result.records[-1]
-    return _mean(
-        [accuracy for client, accuracy in last["client_accuracy"].items() if int(client) not in last["cohort"]]
-    )
+    return _mean([value for client, value in last.client_headlines.items() if client not in last.cohort])
 
 
 def _spread(result: Result) -> float:
@@ -79,7 +80,7 @@ def _worst_decile(result: Result) -> float:
 
 def _late(result: Result) -> float:
     assert result.folder is not None  # reproductions run in folders
-    return late_accuracy(read_run(result.folder), result.records)
+    return late_clients(read_run(result.folder), result.records)
 
 
 def _attack(result: Result) -> float:

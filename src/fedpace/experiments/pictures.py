@@ -9,16 +9,16 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from fedpace.analysis import (
-    Record,
     SweepPoint,
-    accuracy_and_similarity_of,
-    accuracy_curves,
     agreement_by_layer,
-    client_accuracy_curve,
+    client_metric_curve,
+    metric_and_similarity_of,
+    metric_curves,
     save,
     seed_points,
     sweep_figure,
 )
+from fedpace.core import RoundRecord
 from fedpace.experiments.batch import slug
 from fedpace.experiments.metrics import TAU, TITLES, below_tau_curve, measure
 from fedpace.experiments.reproduction import CaseJob, Picture, Reproduction
@@ -63,7 +63,7 @@ def _only(
 
 
 def _curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
-    return accuracy_curves(
+    return metric_curves(
         _histories(jobs, results),
         title=reproduction.title,
         repetitions=_repetition(reproduction) + "s",
@@ -72,10 +72,10 @@ def _curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequen
 
 
 def _client_curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
-    return accuracy_curves(
+    return metric_curves(
         _histories(jobs, results),
         title=reproduction.title,
-        of=client_accuracy_curve,
+        of=client_metric_curve,
         ylabel="accuracy on the clients",
         repetitions=_repetition(reproduction) + "s",
     )
@@ -83,7 +83,7 @@ def _client_curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results:
 
 def _below_tau_curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
     ylabel = f"coordinates with agreement below {TAU}"
-    return accuracy_curves(_histories(jobs, results), title=reproduction.title, of=below_tau_curve, ylabel=ylabel)
+    return metric_curves(_histories(jobs, results), title=reproduction.title, of=below_tau_curve, ylabel=ylabel)
 
 
 def _seeds(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
@@ -103,7 +103,7 @@ def _repetition(reproduction: Reproduction) -> str:
 def _accuracy_and_similarity(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
     """The first seed of every method, as in the paper."""
     firsts = {label: runs[0] for label, runs in _histories(jobs, results).items()}
-    return accuracy_and_similarity_of(firsts, title=reproduction.title)
+    return metric_and_similarity_of(firsts, title=reproduction.title)
 
 
 def _agreement_by_layer(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
@@ -125,8 +125,8 @@ def _sweep(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequenc
     return sweep_figure(panels, title=reproduction.title)
 
 
-def _histories(jobs: Sequence[CaseJob], results: Sequence[Result]) -> dict[str, list[list[Record]]]:
-    found: dict[str, list[list[Record]]] = {}
+def _histories(jobs: Sequence[CaseJob], results: Sequence[Result]) -> dict[str, list[list[RoundRecord]]]:
+    found: dict[str, list[list[RoundRecord]]] = {}
     for job, result in zip(jobs, results, strict=True):
         found.setdefault(job.label, []).append(result.records)
     return found

@@ -19,7 +19,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fedpace.engine import Listener, Record
+from fedpace.core import RoundRecord
+from fedpace.engine import Listener
+from fedpace.tasks import metric_named
 
 
 def progress_bars(console: Console) -> Progress:
@@ -37,11 +39,15 @@ def progress_bars(console: Console) -> Progress:
     )
 
 
-def note(record: Record) -> str:
-    """Stage and accuracy of a round, as the bar shows them."""
-    accuracy = record.get("accuracy")
-    measured = f" {accuracy:6.2%}" if accuracy is not None else ""
-    return f"[cyan]{record['stage']}[/]{measured}"
+def note(record: RoundRecord) -> str:
+    """Stage and headline metric of a round, as the bar shows them."""
+    return f"[cyan]{record.stage}[/] {measured(record)}".rstrip()
+
+
+def measured(record: RoundRecord) -> str:
+    """The headline metric and its value; nothing in a round that was not measured."""
+    name = next(iter(record.metrics), "")
+    return "" if record.headline is None else f"{name} {metric_named(name).text(record.headline)}"
 
 
 class _Bars:
@@ -71,7 +77,7 @@ class BatchProgress(_Bars):
         self._tasks: dict[Path, TaskID] = {}
         self._all = self._bars.add_task("all runs", total=sum(rounds for _, rounds in runs.values()), note="")
 
-    def show(self, folder: Path, records: Sequence[Record]) -> None:
+    def show(self, folder: Path, records: Sequence[RoundRecord]) -> None:
         """Show how far a run has come; it appears with its first round and vanishes with its last."""
         title, rounds = self._runs[folder]
         if not records:
@@ -97,6 +103,6 @@ class RunProgress(_Bars, Listener):
         """Print a warning."""
         self._console.print(f"[yellow]warning:[/] {escape(message)}", highlight=False, soft_wrap=True)
 
-    def finished_round(self, record: Record) -> None:
+    def finished_round(self, record: RoundRecord) -> None:
         """Advance."""
-        self._bars.update(self._task, completed=record["round"] + 1, note=note(record))
+        self._bars.update(self._task, completed=record.round + 1, note=note(record))

@@ -13,7 +13,7 @@ from fedpace.experiments.run import Result
 
 def reported(label: str, result: Result) -> ReportedRun:
     """A result as a report shows it."""
-    return ReportedRun(label, result.config["seed"], result.config, result.records, result.warnings)
+    return ReportedRun(label, result.config["seed"], result.config, result.records, result.warnings, result.metric)
 
 
 def read_runs(folders: Iterable[Path]) -> list[ReportedRun]:

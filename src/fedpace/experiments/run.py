@@ -13,52 +13,62 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from torch import nn
 
-from fedpace.analysis import Summary, accuracy_and_similarity, run_overview, summarise
-from fedpace.core import ConfigError
-from fedpace.data import Data, Federation, kind_of_targets, load
-from fedpace.engine import Executor, Listener, Record, read_rounds, read_run, train
+from fedpace.analysis import Summary, metric_and_similarity, run_overview, summarise
+from fedpace.core import ConfigError, RoundRecord
+from fedpace.data import Data, Federation, load
+from fedpace.engine import Executor, Listener, initial_module, read_metric, read_rounds, read_run, task_of, train
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.tracking import trackers
 from fedpace.models import Model as Model
-from fedpace.models import build
+from fedpace.tasks import ACCURACY, Metric, Task
 
 
 @dataclass(frozen=True)
 class Result:
     """A finished run: its config, one record per round, warnings, where it was written, and the trained module.
 
-    It shows itself as an overview, and with :meth:`plot` as a picture.
+    ``metric`` is what it is judged by, accuracy for a classifier. It shows itself as an overview, and with :meth:`plot`
+    as a picture.
     """
 
     config: dict[str, Any]
-    records: list[Record]
+    records: list[RoundRecord]
     warnings: list[str] = field(default_factory=list)
     folder: Path | None = None
     module: nn.Module | None = None
+    metric: Metric = ACCURACY
 
     @classmethod
     def read(cls, folder: str | Path) -> Result:
         """The result in a run folder (without the module; its weights are in ``model.safetensors``)."""
         run = read_run(Path(folder))
-        return cls(run["config"], read_rounds(Path(folder)), run.get("warnings", []), Path(folder))
+        rounds, warnings = read_rounds(Path(folder)), run.get("warnings", [])
+        return cls(run["config"], rounds, warnings, Path(folder), metric=read_metric(run))
 
     @cached_property
     def summary(self) -> Summary:
-        """Final, best and last-ten accuracy, area under the curve, mean similarity."""
-        return summarise(self.records)
+        """Final, best and last-ten value of the metric, area under its curve, mean similarity."""
+        return summarise(self.records, metric=self.metric)
+
+    @property
+    def final(self) -> float:
+        """The metric on the test set after the last round."""
+        return self.summary.final
 
     @property
     def accuracy(self) -> float:
         """Final test accuracy, as a fraction."""
+        if self.metric.name != "accuracy":
+            raise ConfigError(f"this run is not judged by accuracy but by {self.metric.name}: see 'final'")
         return self.summary.final
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Accuracy and similarity over the rounds."""
-        return accuracy_and_similarity(self.records, path)
+        """The metric and similarity over the rounds."""
+        return metric_and_similarity(self.records, path, metric=self.metric)
 
     def _console(self) -> Console:
         console = Console(record=True, width=110, file=StringIO())
-        console.print(run_overview({"config": self.config, "warnings": self.warnings}, self.records))
+        console.print(run_overview({"config": self.config, "warnings": self.warnings}, self.records, self.metric))
         return console
 
     def __str__(self) -> str:
@@ -82,11 +92,13 @@ def execute(
     if config.secure is not None and executor is None:
         raise ConfigError("secure: clients sum updates on Flower's nodes; expected --engine flower-…, found local")
     federation = federate(config, data)
-    module = initial_model(config, federation, model)
+    plan = replace(config.plan(), task=task_of(federation, config.task))
+    module = initial_model(config, federation, model, plan.task)
     heard = [*listeners, *trackers(config.track, out)]
-    plan = config.plan() if executor is None else replace(config.plan(), executor=executor)
+    plan = plan if executor is None else replace(plan, executor=executor)
     outcome = train(module, federation, plan, folder=out, resume=resume, listeners=heard)
-    return Result(config.model_dump(mode="json"), outcome.records, outcome.warnings, out, outcome.module)
+    described = config.model_dump(mode="json")
+    return Result(described, outcome.records, outcome.warnings, out, outcome.module, plan.task.headline)
 
 
 def federate(config: RunConfig, data: Data | Federation | None = None) -> Federation:
@@ -97,14 +109,12 @@ def federate(config: RunConfig, data: Data | Federation | None = None) -> Federa
     return data.partition(config.data.partition, shift=config.data.shift, seed=config.seed)
 
 
-def initial_model(config: RunConfig, federation: Federation, model: Model | None = None) -> nn.Module:
+def initial_model(
+    config: RunConfig, federation: Federation, model: Model | None = None, task: Task | None = None
+) -> nn.Module:
     """The model of a run (or ``model``) as it is before the first round."""
-    if not federation.classes:
-        raise ConfigError(
-            f"{federation.name}: expected classes to learn, found {kind_of_targets(federation.test.dataset)}"
-        )
     chosen = model if model is not None else config.model
-    return build(chosen, federation.shape, len(federation.classes), config.seed)
+    return initial_module(chosen, federation, task or task_of(federation, config.task), config.seed)
 
 
 @lru_cache(maxsize=2)

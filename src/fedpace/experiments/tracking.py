@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedpace.core import ConfigError
-from fedpace.engine import Listener, Record
+from fedpace.core import ConfigError, RoundRecord, one_line
+from fedpace.engine import Listener
 
 
 def trackers(names: Iterable[str], folder: Path | None) -> list[Listener]:
@@ -19,18 +20,24 @@ def trackers(names: Iterable[str], folder: Path | None) -> list[Listener]:
         raise ConfigError(f"track: {error.name} is not installed; pip install 'fedpace[track]'") from None
 
 
-def scalars(record: Record) -> dict[str, float]:
+def scalars(record: RoundRecord) -> dict[str, float]:
     """The numbers of a record, with dotted names: what a tracker draws.
 
-    >>> scalars({"round": 3, "accuracy": 0.5, "search": None, "seconds": {"local": 1.5}, "cohort": [0, 1]})
-    {'accuracy': 0.5, 'seconds.local': 1.5}
+    >>> found = scalars(RoundRecord(round=3, metrics={"accuracy": 0.5}, cohort=[0, 1]))
+    >>> found["accuracy"], found["seconds.local"], "cohort" in found, "round" in found
+    (0.5, 0.0, False, False)
     """
+    table = {**asdict(record), **record.metrics}
+    return _numbers({key: value for key, value in table.items() if key not in ("round", "version", "metrics")})
+
+
+def _numbers(table: Mapping[Any, Any]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for key, value in record.items():
+    for key, value in table.items():
         if isinstance(value, Mapping):
-            found |= {f"{key}.{name}": number for name, number in scalars(dict(value)).items()}
-        elif isinstance(value, int | float) and key != "round":
-            found[key] = float(value)
+            found |= {f"{key}.{name}": number for name, number in _numbers(value).items()}
+        elif isinstance(value, int | float):
+            found[str(key)] = float(value)
     return found
 
 
@@ -46,10 +53,10 @@ class TensorBoard(Listener):
         """Open the event file; not before, so that a run that cannot begin leaves none."""
         self._writer = self._open(str(self._folder))
 
-    def finished_round(self, record: Record) -> None:
+    def finished_round(self, record: RoundRecord) -> None:
         """Write the round's numbers."""
         for name, value in scalars(record).items():
-            self._writer.add_scalar(name.replace(".", "/"), value, record["round"])
+            self._writer.add_scalar(name.replace(".", "/"), value, record.round)
 
     def failed(self) -> None:
         """Flush what there is."""
@@ -74,13 +81,13 @@ class MLflow(Listener):
         try:
             self._mlflow.start_run(run_name=self._name)
         except self._mlflow.MlflowException as error:
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
             raise ConfigError(f"track: MLflow cannot log to {self._mlflow.get_tracking_uri()} ({reason})") from error
         self._mlflow.log_params({key: str(value)[:500] for key, value in config.items()})
 
-    def finished_round(self, record: Record) -> None:
+    def finished_round(self, record: RoundRecord) -> None:
         """Log the round's numbers."""
-        self._mlflow.log_metrics(scalars(record), step=record["round"])
+        self._mlflow.log_metrics(scalars(record), step=record.round)
 
     def failed(self) -> None:
         """Close the run as one that failed."""

@@ -17,16 +17,17 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from fedpace.analysis import Side, TextTable, summarise
-from fedpace.core import ClientError, ConfigError
+from fedpace.core import ClientError, ConfigError, RoundRecord
 from fedpace.data import Data, Federation
-from fedpace.engine import Listener, Record, Serial, read_rounds
+from fedpace.engine import Listener, Serial, read_rounds, task_of
 from fedpace.engine.executors import cores
 from fedpace.experiments.batch import Job, check_jobs, plan_jobs, slug
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.parallel import Work, forks, named, side_by_side
 from fedpace.experiments.progress import progress_bars
-from fedpace.experiments.run import Model, Result, execute
+from fedpace.experiments.run import Model, Result, execute, federate
 from fedpace.experiments.tunable import Range, own_value
+from fedpace.tasks import ACCURACY, Metric
 
 if TYPE_CHECKING:  # optuna is slow to import: it is imported where something is tuned
     import optuna
@@ -82,10 +83,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Trial:
-    """What was tried: without accuracy if it was pruned, with accuracy 0 and a reason if a run failed."""
+    """What was tried: without value if it was pruned, or, with the reason, if a run failed."""
 
     settings: dict[str, Any]
-    accuracy: float | None
+    value: float | None
     rounds: int
     folders: list[str]
     failure: str = ""
@@ -98,10 +99,11 @@ class Tuned:
     Attributes:
         label: The method.
         settings: The chosen values by dotted key.
-        value: Their accuracy: mean over tuning seeds of the mean over the last ten measured rounds.
+        value: Their metric: mean over tuning seeds of the mean over the last ten measured rounds.
         seeds: The tuning seeds.
         trials: Number of trials.
         pruned: How many of them were ended early.
+        metric: What was tuned for.
         rounds: Rounds trained in all.
         seconds: Seconds of training in all.
         tried: Every trial; the first one has the method's own settings.
@@ -117,6 +119,7 @@ class Tuned:
     rounds: int
     seconds: float
     tried: list[Trial]
+    metric: Metric = ACCURACY
 
 
 def tune(
@@ -140,8 +143,9 @@ def tune(
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     runs = candidate.runs({})
+    metric = task_of(federate(runs[0], data), runs[0].task).headline
     study = optuna.create_study(
-        direction="maximize",
+        direction="maximize" if metric.rises else "minimize",
         # Five at random, then informed by them; Optuna's default of ten would leave small budgets to chance.
         sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=5),
         pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=max(runs[0].rounds // 4, 1), reduction_factor=2),
@@ -152,22 +156,27 @@ def tune(
     for number in range(1, trials + 1):
         tried.append(_try(candidate, study, folder, standing, data, model))
         # A trial that ended early counts as a whole one.
-        standing.move(number * sum(run.rounds for run in runs), max(trial.accuracy or 0.0 for trial in tried))
-    finished = [trial for trial in tried if trial.accuracy is not None and not trial.failure]
+        standing.move(
+            number * sum(run.rounds for run in runs),
+            metric.best(trial.value for trial in tried if trial.value is not None),
+        )
+    finished = {trial.value: trial for trial in reversed(tried) if trial.value is not None}  # the first of equals
     if not finished:
         raise ClientError(f"no trial came to its end, not even that of its own settings: {tried[0].failure}")
-    chosen = max(finished, key=lambda trial: trial.accuracy or 0.0)  # the first of equals
+    best = metric.best(finished)
+    chosen = finished[best]
     records = [read_rounds(folder / name) for name in dict.fromkeys(name for one in tried for name in one.folders)]
     return Tuned(
         candidate.label,
         chosen.settings,
-        chosen.accuracy or 0.0,
+        best,
         seeds=list(dict.fromkeys(run.seed for run in runs)),
         trials=trials,
-        pruned=sum(trial.accuracy is None for trial in tried),
+        pruned=sum(trial.value is None and not trial.failure for trial in tried),
         rounds=sum(map(len, records)),
         seconds=sum(summarise(run).seconds for run in records),
         tried=tried,
+        metric=metric,
     )
 
 
@@ -187,20 +196,20 @@ def _try(
     suggested = {key: _suggest(asked, key, range_, own[key]) for key, range_ in candidate.ranges().items()}
     settings = suggested if asked.number else own
     jobs = candidate.jobs(settings, folder)
-    accuracy: float | None = None
+    value: float | None = None
     failure = ""
     try:
         halving = _Halving(asked, jobs[0])
-        accuracies = [_accuracy(jobs[0], [standing, halving], data, model)]
-        accuracies += [_accuracy(job, [standing], data, model) for job in jobs[1:]]
-        accuracy = fmean(accuracies)
+        values = [_value(jobs[0], [standing, halving], data, model)]
+        values += [_value(job, [standing], data, model) for job in jobs[1:]]
+        value = fmean(values)
     except TrialPruned:
         pass
-    except ClientError as error:  # diverged: nothing is worse
-        accuracy, failure = 0.0, str(error)
-    study.tell(asked, accuracy, TrialState.PRUNED if accuracy is None else TrialState.COMPLETE)
+    except ClientError as error:  # diverged; to the study, too, a trial that ended before all others
+        failure = str(error)
+    study.tell(asked, value, TrialState.PRUNED if value is None else TrialState.COMPLETE)
     rounds = sum(len(read_rounds(job.folder)) for job in jobs)
-    return Trial(settings, accuracy, rounds, [job.folder.name for job in jobs], failure)
+    return Trial(settings, value, rounds, [job.folder.name for job in jobs], failure)
 
 
 def _suggest(trial: optuna.Trial, key: str, range_: Range, own: Any) -> Any:
@@ -212,7 +221,7 @@ def _suggest(trial: optuna.Trial, key: str, range_: Range, own: Any) -> Any:
     return min(max(float(f"{suggested:.3g}"), low), high)
 
 
-def _accuracy(job: Job, listeners: list[Listener], data: Data | Federation | None, model: Model | None) -> float:
+def _value(job: Job, listeners: list[Listener], data: Data | Federation | None, model: Model | None) -> float:
     """Of the last ten measured rounds; what an earlier call trained is not trained again."""
     if not job.complete:
         execute(job.config, data=data, model=model, out=job.folder, resume=True, listeners=listeners)
@@ -229,21 +238,21 @@ class _Halving(Listener):
         for record in read_rounds(job.folder):
             self.finished_round(record)
 
-    def finished_round(self, record: Record) -> None:
+    def finished_round(self, record: RoundRecord) -> None:
         """Raises ``TrialPruned``; not after the last round, whose cost is paid."""
         from optuna import TrialPruned
 
-        done = record["round"] + 1
-        if record["accuracy"] is None or not self._reported < done < self._rounds:
+        done = record.round + 1
+        if record.headline is None or not self._reported < done < self._rounds:
             return
         self._reported = done
-        self._asked.report(record["accuracy"], done)
+        self._asked.report(record.headline, done)
         if self._asked.should_prune():
             raise TrialPruned
 
 
 class Standing(Listener):
-    """How many rounds of a tuning are done, and the best accuracy so far.
+    """How many rounds of a tuning are done, and the best value so far.
 
     It lies in shared memory: a tuning that has a process of its own tells the one that draws the bars.
     """
@@ -259,7 +268,7 @@ class Standing(Listener):
 
     @property
     def best(self) -> float:
-        """The best accuracy so far."""
+        """The best value so far."""
         return float(self._shared[1])
 
     def move(self, rounds: int, best: float) -> None:
@@ -267,7 +276,7 @@ class Standing(Listener):
         self._shared[:] = [rounds, best]
         self.redraw()
 
-    def finished_round(self, record: Record) -> None:
+    def finished_round(self, record: RoundRecord) -> None:
         """One round more."""
         self.move(self.rounds + 1, self.best)
 
@@ -331,7 +340,7 @@ def _bar(bars: Progress, candidate: Candidate, trials: int, standing: Standing) 
     task = bars.add_task(escape(f"tuning {candidate.label}"), total=trials * rounds, note="")
 
     def draw() -> None:
-        note = f"trial {min(standing.rounds // rounds + 1, trials)} of {trials}, best {standing.best:.2%}"
+        note = f"trial {min(standing.rounds // rounds + 1, trials)} of {trials}, best {standing.best:.4g}"
         bars.update(task, completed=standing.rounds, note=note)
 
     return draw
@@ -384,16 +393,16 @@ def tuning_table(tuned: Sequence[Tuned]) -> TextTable:
     columns: dict[str, tuple[Side, Sequence[str]]] = {
         "method": ("left", [one.label for one in tuned]),
         "chosen": ("left", [_chosen(one) for one in tuned]),
-        "accuracy (%)": ("right", [f"{_own(one) * 100:.2f} → {one.value * 100:.2f}" for one in tuned]),
+        tuned[0].metric.label: ("right", [f"{_own(one)} → {one.metric.number(one.value)}" for one in tuned]),
         "pruned": ("right", [str(one.pruned) for one in tuned]),
         "rounds": ("right", [str(one.rounds) for one in tuned]),
         "seconds": ("right", [f"{one.seconds:.0f}" for one in tuned]),
     }
     trials, seeds = tuned[0].trials, ", ".join(map(str, tuned[0].seeds))
     caption = (
-        "Accuracy is the mean of the last ten measured rounds, with a method's own settings → with the chosen ones. "
-        "The best of several trials looks better than it is: only the comparison, on other seeds, is fair. Pruned "
-        "trials were ended early."
+        f"{tuned[0].metric.label} is the mean of the last ten measured rounds, with a method's own settings → with the "
+        "chosen ones. The best of several trials looks better than it is: only the comparison, on other seeds, is "
+        "fair. Pruned trials were ended early."
     )
     return TextTable.of_columns(
         f"What was chosen in {trials} trials each on seeds {seeds}, and its cost", columns, caption
@@ -405,5 +414,6 @@ def _chosen(tuned: Tuned) -> str:
     return f"{settings} (its own)" if tuned.settings == tuned.tried[0].settings else settings
 
 
-def _own(tuned: Tuned) -> float:
-    return tuned.tried[0].accuracy or 0.0
+def _own(tuned: Tuned) -> str:
+    value = tuned.tried[0].value
+    return "–" if value is None else tuned.metric.number(value)

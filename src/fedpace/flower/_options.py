@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 from flwr.app import MetricRecord, RecordDict
 
 from fedpace.server import Guard, ServerOptimizer
+from fedpace.server import Weights as Weights
 
-Weights = Literal["samples", "uniform"]
 Optimizer = ServerOptimizer | str | Mapping[str, Any]  # or its name, or a table with name and parameters
 Metrics = Callable[[list[RecordDict], str], MetricRecord]
 

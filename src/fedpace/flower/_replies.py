@@ -93,6 +93,7 @@ def averaged(contents: Sequence[RecordDict], key: str, aggregate: Metrics) -> Me
     return aggregate(list(contents), key)
 
 
-def one_line(error: Exception) -> str:
-    """An error as a reason: clients' texts may hold tracebacks."""
-    return " ".join(str(error).split()) or type(error).__name__
+def in_order(replies: Iterable[Message], nodes: Iterable[int]) -> list[tuple[int, Message | None]]:
+    """Each node's reply, in the order of their ids; a silent node has none."""
+    by_node = {node(reply): reply for reply in replies}
+    return [(client, by_node.get(client)) for client in sorted(nodes)]

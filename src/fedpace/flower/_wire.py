@@ -1,4 +1,4 @@
-"""How our tensors and tasks travel in Flower's records."""
+"""How our tensors and turns travel in Flower's records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedpace.client import parse_work
 from fedpace.core import Buffers, Tensors, Update, with_prefix
-from fedpace.engine import Task
+from fedpace.engine import Turn
 
 TOKEN = "kept"  # in place of a client's state, which never travels: the name under which the client keeps it
 _VECTOR, _FLOATS, _INTEGERS = "vector", "buffers.floats", "buffers.integers"
@@ -40,32 +40,32 @@ def model_from(record: ArrayRecord) -> tuple[Tensor, Buffers]:
     return tensors[_VECTOR], Buffers(tensors[_FLOATS], tensors[_INTEGERS])
 
 
-def tasks_record(model: ArrayRecord, extras: ArrayRecord, tasks: Sequence[Task]) -> RecordDict:
-    """Everything that one client is to do in one message: the model once, and what differs between its tasks."""
+def turns_record(model: ArrayRecord, extras: ArrayRecord, turns: Sequence[Turn]) -> RecordDict:
+    """Everything that one client is to do in one message: the model once, and what differs between its turns."""
     described = [
         {
-            "client": task.client,
-            "work": task.work.model_dump(mode="json"),
-            "seed": task.seed,
-            "on": task.on,
-            "keeps_buffers": task.keeps_buffers,
-            "state": int(task.state[TOKEN]) if TOKEN in task.state else None,
+            "client": turn.client,
+            "work": turn.work.model_dump(mode="json"),
+            "seed": turn.seed,
+            "on": turn.on,
+            "keeps_buffers": turn.keeps_buffers,
+            "state": int(turn.state[TOKEN]) if TOKEN in turn.state else None,
         }
-        for task in tasks
+        for turn in turns
     ]
-    own = {f"{number}.{name}": tensor for number, task in enumerate(tasks) for name, tensor in task.extras.items()}
-    config = ConfigRecord({"tasks": json.dumps(described)})
+    own = {f"{number}.{name}": tensor for number, turn in enumerate(turns) for name, tensor in turn.extras.items()}
+    config = ConfigRecord({"turns": json.dumps(described)})
     return RecordDict({"model": model, "extras": extras, "own": to_record(own), "config": config})
 
 
-def tasks_from(content: RecordDict) -> list[Task]:
-    """The tasks of a message, each with the token of what its client kept instead of the state itself."""
+def turns_from(content: RecordDict) -> list[Turn]:
+    """The turns of a message, each with the token of what its client kept instead of the state itself."""
     own = to_tensors(content.array_records["own"])
     found = []
-    for number, table in enumerate(json.loads(str(content.config_records["config"]["tasks"]))):
+    for number, table in enumerate(json.loads(str(content.config_records["config"]["turns"]))):
         token = table.pop("state")
         found.append(
-            Task(
+            Turn(
                 **{**table, "work": parse_work(table["work"])},
                 state={} if token is None else {TOKEN: torch.tensor(token)},
                 extras=with_prefix(f"{number}.", own),
@@ -75,7 +75,7 @@ def tasks_from(content: RecordDict) -> list[Task]:
 
 
 def answers_record(updates: Sequence[Update]) -> RecordDict:
-    """The answers to all tasks of a message. Of a state only its token is sent."""
+    """The answers to all turns of a message. Of a state only its token is sent."""
     described: list[dict[str, Any]] = []
     tensors: Tensors = {}
     for number, update in enumerate(updates):

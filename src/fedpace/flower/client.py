@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from fedpace.client import Method
 from fedpace.core import Buffers, Tensors, Update
 from fedpace.data import Federation
-from fedpace.engine import CLASSIFICATION, Task, Worker, one_thread
-from fedpace.flower._wire import TOKEN, answers_record, model_from, tasks_from, to_record, to_tensors
+from fedpace.engine import CLASSIFICATION, Turn, Worker, one_thread
+from fedpace.flower._wire import TOKEN, answers_record, model_from, to_record, to_tensors, turns_from
 from fedpace.flower.secure import secure_answer
-from fedpace.tasks import Task as Problem
+from fedpace.tasks import Task
 
 log = logging.getLogger("fedpace")
 
@@ -42,16 +42,16 @@ class Node:
         local: Method,
         *,
         seed: int = 0,
-        problem: Problem = CLASSIFICATION,
+        task: Task = CLASSIFICATION,
     ) -> Node:
         """A node with a copy of the initial ``module`` of the run with this ``seed``, trained by a method."""
         prepared = local.prepare(copy.deepcopy(module), seed)
-        worker = Worker(prepared, federation, local.layout(prepared), problem)
+        worker = Worker(prepared, federation, local.layout(prepared), task)
         return cls(worker, local.first_state(worker.model))
 
 
 def client_app(node: Callable[[Context], Node], client: Callable[[Context], int] | None = None) -> ClientApp:
-    """A ClientApp that answers the tasks of a :class:`FlowerExecution`, openly or within a secure sum.
+    """A ClientApp that answers the turns of a :class:`FlowerExecution`, openly or within a secure sum.
 
     ``node`` gives what a node holds (it should remember it: every message asks again), ``client`` says which client the
     node is, by default its ``partition-id``. What a personalised method or SCAFFOLD keeps lives in the node's
@@ -83,26 +83,26 @@ def client_app(node: Callable[[Context], Node], client: Callable[[Context], int]
 
 
 def _answers(held: Node, vector: Tensor, buffers: Buffers, message: Message, context: Context) -> list[Update]:
-    """Do the tasks of a message, one after another."""
+    """Do the turns of a message, one after another."""
     extras, updates = to_tensors(message.content.array_records["extras"]), []
     with one_thread(), torch.random.fork_rng(devices=[]):
-        for task in tasks_from(message.content):
-            update = held.worker.answer(_with_state(task, held, context), vector, buffers, extras)
-            updates.append(_own(_kept(update, task.seed, context)))
+        for turn in turns_from(message.content):
+            update = held.worker.answer(_with_state(turn, held, context), vector, buffers, extras)
+            updates.append(_own(_kept(update, turn.seed, context)))
     return updates
 
 
-def _with_state(task: Task, held: Node, context: Context) -> Task:
-    """The task with what its client kept: the state whose token the server names, or the first one."""
-    if TOKEN not in task.state:
-        return replace(task, state=held.first_state)
-    name, folder = _name(int(task.state[TOKEN])), _folder(context)
+def _with_state(turn: Turn, held: Node, context: Context) -> Turn:
+    """The turn with what its client kept: the state whose token the server names, or the first one."""
+    if TOKEN not in turn.state:
+        return replace(turn, state=held.first_state)
+    name, folder = _name(int(turn.state[TOKEN])), _folder(context)
     if name in context.state.array_records:
-        return replace(task, state=to_tensors(context.state.array_records[name]))
+        return replace(turn, state=to_tensors(context.state.array_records[name]))
     if folder is not None and (folder / name).exists():
-        return replace(task, state=load_file(folder / name))
-    log.warning("client %d has lost what it kept, and begins anew (node config: keep=FOLDER prevents it)", task.client)
-    return replace(task, state=held.first_state)
+        return replace(turn, state=load_file(folder / name))
+    log.warning("client %d has lost what it kept, and begins anew (node config: keep=FOLDER prevents it)", turn.client)
+    return replace(turn, state=held.first_state)
 
 
 def _kept(update: Update, seed: int, context: Context) -> Update:
@@ -136,7 +136,7 @@ def _folder(context: Context) -> Path | None:
 
 
 def _own(update: Update) -> Update:
-    """The update with tensors of its own: the resident model, of which they are views, does the next task now."""
+    """The update with tensors of its own: the resident model, of which they are views, does the next turn now."""
     buffers = None if update.buffers is None else update.buffers.clone()
     extras: Tensors = {name: tensor.clone() for name, tensor in update.extras.items()}
     return replace(

@@ -12,14 +12,14 @@ from flwr.serverapp import Grid
 from pydantic import Field
 from torch import Tensor, nn
 
-from fedpace.core import Buffers, ClientError, Layout, Update
+from fedpace.core import Buffers, ClientError, Layout, Update, one_line
 from fedpace.data import Federation
-from fedpace.engine import CLASSIFICATION, Execution, Executor, Task, Worker
-from fedpace.flower._replies import UNREADABLE, content_of, exchange, late_replies, one_line
-from fedpace.flower._wire import answers_from, model_record, tasks_record, to_record
+from fedpace.engine import CLASSIFICATION, Execution, Executor, Turn, Worker
+from fedpace.flower._replies import UNREADABLE, content_of, exchange, late_replies
+from fedpace.flower._wire import answers_from, model_record, to_record, turns_record
 from fedpace.flower.secure import SecureExchange, secure_update
 from fedpace.server import Collected, Secure, Weighing
-from fedpace.tasks import Task as Problem
+from fedpace.tasks import Task
 
 log = logging.getLogger("fedpace")
 
@@ -36,15 +36,15 @@ class OnGrid(Executor):
     secure: Secure | None = None
 
     def start(
-        self, module: nn.Module, federation: Federation, layout: Layout | None = None, problem: Problem = CLASSIFICATION
+        self, module: nn.Module, federation: Federation, layout: Layout | None = None, task: Task = CLASSIFICATION
     ) -> Execution:
         """Wait for the nodes."""
-        local = Worker(copy.deepcopy(module), federation, layout, problem)
+        local = Worker(copy.deepcopy(module), federation, layout, task)
         return FlowerExecution(self.grid, len(federation), local, self.timeout, self.wait, self.secure)
 
 
 class FlowerExecution(Execution):
-    """Sends each client's tasks to the node that holds its data, one message per client, and waits for the answers.
+    """Sends each client's turns to the node that holds its data, one message per client, and waits for the answers.
 
     Nodes have random ids, so each is asked which client it is. ``local`` does what needs no client (the common test
     set). A node that does not answer within ``timeout`` seconds is a client that failed; it is waited for again when it
@@ -70,32 +70,32 @@ class FlowerExecution(Execution):
         self._wait_for_nodes(wait)
 
     def run(
-        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
+        self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
     ) -> Iterator[Update]:
-        """Send, wait, and yield the answers in the order of the tasks."""
-        by_client: dict[int, list[Task]] = {}
-        for task in tasks:
-            if task.client >= 0:
-                by_client.setdefault(task.client, []).append(task)
+        """Send, wait, and yield the answers in the order of the turns."""
+        by_client: dict[int, list[Turn]] = {}
+        for turn in turns:
+            if turn.client >= 0:
+                by_client.setdefault(turn.client, []).append(turn)
         remote = self._ask(by_client, vector, buffers, extras or {}) if by_client else {}
-        for task in tasks:
-            if task.client < 0:
-                yield self._local.answer(task, vector, buffers, extras or {})
+        for turn in turns:
+            if turn.client < 0:
+                yield self._local.answer(turn, vector, buffers, extras or {})
             else:
-                yield remote[task.client].pop(0)
+                yield remote[turn.client].pop(0)
 
     def sums(
-        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor], weighing: Weighing
+        self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor], weighing: Weighing
     ) -> Collected:
         """Let nodes sum what they answer, and open the sum."""
         self._learn_nodes()
         model, common = model_record(vector, buffers), to_record(extras)
-        nodes = {task.client: self._nodes[task.client] for task in tasks if task.client in self._nodes}
-        work = {nodes[task.client]: tasks_record(model, common, [task]) for task in tasks if task.client in nodes}
+        nodes = {turn.client: self._nodes[turn.client] for turn in turns if turn.client in self._nodes}
+        work = {nodes[turn.client]: turns_record(model, common, [turn]) for turn in turns if turn.client in nodes}
         found = self._exchange.run(work, len(vector), buffers, weighing)
         self._doubt(found.silent)
         answers = {client: found.answers.get(node) for client, node in nodes.items()}
-        clients = [secure_update(task.client, answers.get(task.client, NO_NODE)) for task in tasks]
+        clients = [secure_update(turn.client, answers.get(turn.client, NO_NODE)) for turn in turns]
         if found.opened is None:
             return Collected(clients, ended=found.ended)
         return Collected(clients, **vars(found.opened), numbers=found.extra_numbers)
@@ -104,35 +104,35 @@ class FlowerExecution(Execution):
         """Nodes outlive a run: nothing to stop."""
 
     def _ask(
-        self, by_client: Mapping[int, list[Task]], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]
+        self, by_client: Mapping[int, list[Turn]], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]
     ) -> dict[int, list[Update]]:
         self._learn_nodes()
         model, common = model_record(vector, buffers), to_record(extras)
         nodes = {client: self._nodes[client] for client in by_client if client in self._nodes}
         messages = {
-            node: Message(tasks_record(model, common, by_client[client]), node, WORK, ttl=self._timeout)
+            node: Message(turns_record(model, common, by_client[client]), node, WORK, ttl=self._timeout)
             for client, node in nodes.items()
         }
         replies = exchange(self._grid, messages, self._timeout)
         self._doubt(messages.keys() - replies.keys())
         return {
-            client: self._answers(client, len(tasks), nodes.get(client), replies) for client, tasks in by_client.items()
+            client: self._answers(client, len(turns), nodes.get(client), replies) for client, turns in by_client.items()
         }
 
-    def _answers(self, client: int, tasks: int, node: int | None, replies: Mapping[int, Message]) -> list[Update]:
+    def _answers(self, client: int, turns: int, node: int | None, replies: Mapping[int, Message]) -> list[Update]:
         reply = None if node is None else replies.get(node)
         if node is None:
             failure = NO_NODE
         elif reply is None:
             failure = f"no answer within {self._timeout:g} s"
         elif reply.has_error():
-            failure = f"its node failed: {' '.join((reply.error.reason or '').split())}"
+            failure = f"its node failed: {one_line(reply.error.reason or '')}"
         else:
             try:
                 return answers_from(reply.content, client)
             except (KeyError, TypeError, ValueError) as error:
                 failure = f"its answer cannot be read ({type(error).__name__}: {error})"
-        return [Update(client, failure=failure) for _ in range(tasks)]
+        return [Update(client, failure=failure) for _ in range(turns)]
 
     def _wait_for_nodes(self, seconds: float) -> None:
         """Until every client has a node; what is missing after ``seconds`` is left out, but not everything may be."""

@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 
-from fedpace.core import Buffers, ClientError, Update
+from fedpace.core import Buffers, ClientError, Update, one_line
 from fedpace.flower._packing import Opened, Packing
 from fedpace.flower._replies import UNREADABLE, content_of, exchange
 from fedpace.flower._secagg import (
@@ -183,7 +183,7 @@ class _Talk:
             except UNREADABLE as error:
                 # A vector that has arrived is summed, whatever becomes of its node.
                 if stage != Stage.UNMASK:
-                    self.answers[node] = f"{' '.join(str(error).split())} (at '{stage}')"
+                    self.answers[node] = f"{one_line(error)} (at '{stage}')"
                 continue
             if stage == Stage.COLLECT_MASKED_VECTORS:
                 self.answers[node] = content

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Unpack
@@ -15,12 +13,21 @@ from typing import Any, Unpack
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
-from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from fedpace.aggregation import Rule
-from fedpace.core import ClientError, ConfigError, RunFolderError, Tensors, Update, derive, first_error, numpy_stream
+from fedpace.core import (
+    ClientError,
+    ConfigError,
+    RoundReport,
+    RunFolderError,
+    Tensors,
+    Update,
+    numpy_stream,
+    one_line,
+    written_aside,
+)
 from fedpace.flower._arrays import Arrays, is_buffer
 from fedpace.flower._options import FedAvgOptions, Optimizer, Weights
 from fedpace.flower._replies import (
@@ -36,14 +43,13 @@ from fedpace.flower._replies import (
     averaged,
     content_of,
     examples_of,
+    in_order,
     metrics_of,
     node,
-    one_line,
 )
+from fedpace.flower._stages import exchange
 from fedpace.flower._wire import to_record, to_tensors
-from fedpace.server import ExchangeReport, Guard, Schedule, Server, Stage
-from fedpace.server.annealing import Annealing, SearchReport
-from fedpace.server.annealing import Path as ProbePath
+from fedpace.server import Ask, AskProbes, AskUpdates, Exchange, Guard, Round, Schedule, Server, Stage
 
 log = logging.getLogger("fedpace")
 
@@ -71,15 +77,15 @@ class _Model:
 
 
 @dataclass
-class _Round:
+class _UnderWay:
     """What is going on between ``configure_train`` and ``aggregate_train``."""
 
-    number: int
     grid: Grid
     config: ConfigRecord
-    nodes: list[int]
-    exchanges: list[Stage]
-    search: SearchReport | None = None
+    round: Round
+    questions: Iterator[Ask]
+    accepted: set[int]  # nodes whose replies were used
+    asked: AskUpdates | None = None  # what the next replies will answer
 
 
 class ServerStrategy(FedAvg):
@@ -129,13 +135,13 @@ class ServerStrategy(FedAvg):
         given = {name: value for name, value in parts.items() if value is not None}
         if schedule is not None and given:
             raise ConfigError(f"a schedule says it all: expected no {' or '.join(given)} beside it")
-        self.schedule = schedule or Schedule(base=stage(**given))
+        self.schedule = schedule or Schedule(base=Stage(exchanges=(exchange(**given),)))
         self.seed, self.guard, self.is_buffer, self.pairwise = seed, guard, buffers, pairwise
         self.sends_pace, self.wait, self.timeout = sends_pace, wait, timeout
         self.rounds_done = 0  # with those before a restart
         self._before = 0  # of these, those before a restart
         self._model: _Model | None = None
-        self._round: _Round | None = None
+        self._round: _UnderWay | None = None
         self._cautions(self.min_train_nodes)  # here only for its errors: how many nodes there will be is not known yet
 
     @property
@@ -155,16 +161,11 @@ class ServerStrategy(FedAvg):
         number = self._before + server_round - 1
         nodes = self._sample(grid, "cohort", number, self.fraction_train, self.min_train_nodes)
         self._take(arrays, len(nodes))
-        now = self.schedule.stage(number)
-        current = _Round(number, grid, self._config(config, number), nodes, list(now.exchanges()))
-        seed = derive(self.seed, "search", number)
-        current.search = self.model.server.search(now, seed, partial(self._probe, current, now.search))
-        if current.search is not None:
-            self.model.settle()
-            if now.ends_with_search:
-                current.exchanges.pop(0)
-        self._round = current
-        return self._train_messages(current, current.exchanges[0]) if current.exchanges else []
+        accepted = set[int]()
+        under_way = Round(self.model.server, number, nodes, self.seed, lambda update: accepted.add(update.client))
+        self._round = _UnderWay(grid, self._config(config, number), under_way, iter(under_way), accepted)
+        self._advance(self._round)
+        return self._train_messages(self._round)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -173,15 +174,31 @@ class ServerStrategy(FedAvg):
         now, self._round = self._round, None
         if now is None:
             return None, None  # nobody was asked
-        report, used = ExchangeReport(), list[RecordDict]()
-        for number, exchange in enumerate(now.exchanges):
-            if number:
-                replies = now.grid.send_and_receive(self._train_messages(now, exchange), timeout=self.timeout)
-            report, used = self._exchange(now, exchange, replies)
-            self.model.settle()
-        self.rounds_done = now.number + 1
+        used = list[RecordDict]()
+        while now.asked is not None:
+            answers = in_order(replies, now.asked.clients)
+            now.accepted.clear()
+            now.asked.answer(self._updates(now.asked.exchange, answers))
+            self._advance(now)
+            used = [reply.content for client, reply in answers if reply is not None and client in now.accepted]
+            if now.asked is not None:  # another exchange within the round, of which Flower knows nothing
+                replies = now.grid.send_and_receive(self._train_messages(now), timeout=self.timeout)
+        self.rounds_done = now.round.report.round + 1
         metrics = averaged(used, self.weighted_by_key, self.train_metrics_aggr_fn)
-        return self.model.record, MetricRecord({**metrics, **self._figures(report, now.search)})
+        return self.model.record, MetricRecord({**metrics, **self._figures(now.round.report)})
+
+    def _advance(self, now: _UnderWay) -> None:
+        """Go on to the next question that a training message asks; probes are asked and answered on the way."""
+        moved, now.asked = now.asked is not None, None
+        for question in now.questions:
+            if isinstance(question, AskUpdates):
+                now.asked = question
+                break
+            assert isinstance(question, AskProbes)  # sums are asked for in secure runs, which no strategy does
+            question.answer(self._probed(now, question))
+            moved = True
+        if moved:
+            self.model.settle()
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -212,14 +229,12 @@ class ServerStrategy(FedAvg):
         Flower's ``start`` calls its ``evaluate_fn`` after each round, which is a good place for this.
         """
         target = Path(path)
-        aside = target.with_name(f".{target.name}-{os.getpid()}")
         about = {"rounds": str(self.rounds_done), "arrays": self.model.arrays.to_json()}
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            save_file(self.model.server.state(), aside, metadata=about)
-            os.replace(aside, target)
+            with written_aside(target) as aside:
+                save_file(self.model.server.state(), aside, metadata=about)
         except (OSError, SafetensorError) as error:
-            aside.unlink(missing_ok=True)
             raise RunFolderError(f"{target}: could not be written ({error})") from error
 
     def load(self, path: str | Path) -> ArrayRecord:
@@ -257,9 +272,8 @@ class ServerStrategy(FedAvg):
 
     def _cautions(self, clients: int) -> list[str]:
         """Reject a schedule that cannot be meant, whatever the number of rounds; why some of it may not act."""
-        stages = (self.schedule.base, *self.schedule.stages)
-        ends = [(found.last or found.first) + 1 for found in stages]
-        paced = [found.name for found in stages if any(exchange.pace for exchange in found.exchanges())]
+        ends = [(stage.last or stage.first) + 1 for stage in self.schedule.all]
+        paced = [stage.name for stage in self.schedule.all if any(each.pace for each in stage.exchanges)]
         unsent = [f"stage '{name}': its pace is not sent (sends_pace = False)" for name in paced if not self.sends_pace]
         return self.schedule.validate_for(max(ends), clients) + unsent
 
@@ -282,34 +296,23 @@ class ServerStrategy(FedAvg):
     def _config(config: ConfigRecord, number: int) -> ConfigRecord:
         return ConfigRecord({**config, "server-round": number + 1})
 
-    def _train_messages(self, now: _Round, exchange: Stage) -> Iterable[Message]:
-        model, asked = self.model, dict[str, Any](now.config)
-        if exchange.sends == "gradient":
-            asked |= {SEND: GRADIENT, PARAMETERS: list(model.server.layout.names)}
-        content = RecordDict({self.arrayrecord_key: model.record, self.configrecord_key: ConfigRecord(asked)})
-        if self.sends_pace and PACE in (extras := model.server.extras(exchange)):
-            content[PACE] = to_record(dict(model.server.layout.tensors(extras[PACE])))
-        return self._construct_messages(content, now.nodes, MessageType.TRAIN)
+    def _train_messages(self, now: _UnderWay) -> Iterable[Message]:
+        if now.asked is None:
+            return []
+        model, config = self.model, dict[str, Any](now.config)
+        if now.asked.exchange.sends == "gradient":
+            config |= {SEND: GRADIENT, PARAMETERS: list(model.server.layout.names)}
+        content = RecordDict({self.arrayrecord_key: model.record, self.configrecord_key: ConfigRecord(config)})
+        if self.sends_pace and PACE in now.asked.extras:
+            content[PACE] = to_record(dict(model.server.layout.tensors(now.asked.extras[PACE])))
+        return self._construct_messages(content, list(now.asked.clients), MessageType.TRAIN)
 
-    def _exchange(
-        self, now: _Round, exchange: Stage, replies: Iterable[Message]
-    ) -> tuple[ExchangeReport, list[RecordDict]]:
-        """Give the replies to the server; what it saw, and the content of those that it used."""
-        answers: list[tuple[int, Message | None]] = [(node(reply), reply) for reply in replies]
-        answers += [(silent, None) for silent in set(now.nodes) - {client for client, _ in answers}]
-        answers.sort(key=lambda answer: answer[0])
-        used = set[int]()
-        report = self.model.server.exchange(
-            exchange, self._updates(exchange, answers), len(answers), lambda update: used.add(update.client)
-        )
-        return report, [reply.content for client, reply in answers if reply is not None and client in used]
-
-    def _updates(self, exchange: Stage, answers: Sequence[tuple[int, Message | None]]) -> Iterator[Update]:
+    def _updates(self, exchange: Exchange, answers: Sequence[tuple[int, Message | None]]) -> Iterator[Update]:
         """One update at a time, always in the same memory, unless the server keeps it."""
         arrays, server, theta = self.model.arrays, self.model.server, self.model.server.vector
         passing, buffers = arrays.empty()
         for client, reply in answers:
-            kept = server.room()
+            kept = server.lend_row()
             vector = passing if kept is None else kept
             try:
                 content = content_of(reply)
@@ -324,58 +327,46 @@ class ServerStrategy(FedAvg):
                 update = Update(client, failure=one_line(error))
             yield update
 
-    def _probe(self, now: _Round, search: Annealing | None, paths: Sequence[ProbePath]) -> Iterator[list[Update]]:
-        """Ask each node of the cohort, in one message, for its gradients at all paths' points."""
-        assert search is not None  # the server asks only then
-        asked = search.model_dump(mode="json", include={"perturbation", "batch", "sketch"}) | {"paths": paths}
-        names = list(self.model.server.layout.names)
-        config = ConfigRecord({**now.config, PROBES: json.dumps(asked), PARAMETERS: names})
+    def _probed(self, now: _UnderWay, question: AskProbes) -> Iterator[Update]:
+        """Ask each node, in one message, for its gradients at all points; its answers, path by path."""
+        paths, size = len(question.paths), question.search.sketch or len(question.vector)
+        asked = question.search.model_dump(mode="json", include={"perturbation", "batch", "sketch"})
+        names, wish = list(self.model.server.layout.names), json.dumps({**asked, "paths": question.paths})
+        config = ConfigRecord({**now.config, PROBES: wish, PARAMETERS: names})
         content = RecordDict({self.arrayrecord_key: self.model.record, self.configrecord_key: config})
-        messages = [Message(content, client, PROBE, ttl=self.timeout) for client in now.nodes]
-        answers = list[list[Update]]()
-        for reply in sorted(now.grid.send_and_receive(messages, timeout=self.timeout), key=node):
+        messages = [Message(content, client, PROBE, ttl=self.timeout) for client in question.clients]
+        found = list[list[Update]]()
+        for client, reply in in_order(now.grid.send_and_receive(messages, timeout=self.timeout), question.clients):
             try:
-                answers.append(self._probed(reply, len(paths), search.sketch or self.model.server.layout.size))
+                found.append(self._probes_in(client, content_of(reply), paths, size))
             except UNREADABLE as error:
-                log.warning("probe of client %d dropped: %s", node(reply), one_line(error))
-        for number in range(len(paths)):
-            yield [found[number] for found in answers if found[number].failure is None]
+                log.warning("probe of client %d dropped: %s", client, one_line(error))
+                found.append([Update(client, failure=one_line(error))] * paths)
+        return (answers[number] for number in range(paths) for answers in found)
 
-    def _probed(self, reply: Message, paths: int, size: int) -> list[Update]:
-        """One client's answers to all paths; what the guard does not let pass has a failure."""
-        content = content_of(reply)
+    def _probes_in(self, client: int, content: RecordDict, paths: int, size: int) -> list[Update]:
+        """One client's answers to all paths."""
         examples, losses = examples_of(content, self.weighted_by_key), metrics_of(content).get("loss")
         vectors = to_tensors(arrays_of(content))[VECTORS].float()
         if tuple(vectors.shape) != (paths, size) or not isinstance(losses, list) or len(losses) != paths:
             raise ValueError(f"expected {paths} losses and vectors of size {size}, found {tuple(vectors.shape)}")
         answers = zip(vectors, losses, strict=True)
-        updates = [Update(node(reply), vector, examples, {"loss": float(loss)}) for vector, loss in answers]
-        for update in updates:
-            update.failure = self.model.server.guard.reason_to_drop(update, size)
-        return updates
+        return [Update(client, vector, examples, {"loss": float(loss)}) for vector, loss in answers]
 
-    def _figures(self, report: ExchangeReport, search: SearchReport | None) -> dict[str, float]:
+    def _figures(self, report: RoundReport) -> dict[str, float]:
         """What the server saw, as numbers."""
         found: dict[str, Any] = {
             name.replace("_", "-"): value  # as Flower writes them
             for name, value in report.diagnostics.items()
             if isinstance(value, int | float)
         }
-        found |= {"clients": report.clients, "dropped": len(report.dropped)}
+        found |= {"clients": report.used, "dropped": len(report.dropped)}
         if report.agreement is not None:
-            found["agreement"] = report.agreement["mean"]
+            found["agreement"] = report.agreement.mean
         if report.similarity is not None:
-            found |= {"similarity": report.similarity["mean"], "similarity-min": report.similarity["min"]}
+            found |= {"similarity": report.similarity.mean, "similarity-min": report.similarity.min}
         if self.schedule.pruning is not None:
-            found["pruned"] = self.model.server.pruned
-        if search is not None:
-            found |= {"search-accepted": search.accepted, "search-gain": search.gain}
+            found["pruned"] = report.pruned
+        if report.search is not None:
+            found |= {"search-accepted": report.search.accepted, "search-gain": report.search.gain}
         return {name: float(value) for name, value in found.items()}
-
-
-def stage(**settings: Any) -> Stage:
-    """A stage whose clients count by their samples, as in Flower's ``FedAvg``, unless the settings say otherwise."""
-    try:
-        return Stage(**{"weights": "samples", **settings})
-    except ValidationError as error:
-        raise ConfigError(first_error(Stage, error)) from None

@@ -12,7 +12,7 @@ from pydantic import SerializeAsAny
 from torch import Tensor, nn
 
 from fedpace.client import ClientWork, Context, LocalSGD, methods, works
-from fedpace.client.evaluation import answered
+from fedpace.client.evaluation import measured
 from fedpace.core import FlatModule, Inputs, Layout, ModelError, Tensors, Update, by_name, call
 from fedpace.data import Shard
 from fedpace.models import head_names
@@ -88,10 +88,10 @@ class Personal(LocalSGD, ABC):
 
 @works.register("personal_evaluation")
 class PersonalEvaluation(ClientWork):
-    """Correct answers and summed loss of a client's own model. Sends no vector."""
+    """The task's sums for a client's own model. Sends no vector."""
 
     method: SerializeAsAny[Annotated[Personal, by_name(methods)]]
 
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
-        """Count correct answers."""
-        return answered(self.method.predictor(vector, context), shard, torch.arange(len(shard)), context.client)
+        """Measure in evaluation mode."""
+        return measured(self.method.predictor(vector, context), shard, torch.arange(len(shard)), context)

@@ -1,4 +1,4 @@
-"""The server's round: guard, annealing, aggregation, optimiser, pruning, and the schedule that composes them."""
+"""The server: its round, guard, annealing, aggregation, optimizers, pruning, and the schedule that composes them."""
 
 from fedpace.server.annealing import Annealing
 from fedpace.server.buffers import BufferPolicy
@@ -14,10 +14,11 @@ from fedpace.server.optimizers import (
 )
 from fedpace.server.pace import Pace, ShuffledPace, paces
 from fedpace.server.pruning import Pruner, Pruning
-from fedpace.server.schedule import AnyOptimizer, AnyPace, AnyRule, Schedule, Stage
+from fedpace.server.round import Ask, AskProbes, AskSums, AskUpdates, Round
+from fedpace.server.schedule import AnyOptimizer, AnyPace, AnyRule, Exchange, Schedule, Stage
 from fedpace.server.server import ExchangeReport, Server
 from fedpace.server.sums import FEWEST, Collected, Secure, Weighing
-from fedpace.server.traffic import traffic
+from fedpace.server.weights import Weights, weight_of
 
 __all__ = [
     "FEWEST",
@@ -25,14 +26,20 @@ __all__ = [
     "AnyOptimizer",
     "AnyPace",
     "AnyRule",
+    "Ask",
+    "AskProbes",
+    "AskSums",
+    "AskUpdates",
     "BufferPolicy",
     "Collected",
+    "Exchange",
     "ExchangeReport",
     "Freezing",
     "Guard",
     "Pace",
     "Pruner",
     "Pruning",
+    "Round",
     "Schedule",
     "Secure",
     "Server",
@@ -44,7 +51,8 @@ __all__ = [
     "ShuffledPace",
     "Stage",
     "Weighing",
+    "Weights",
     "optimizers",
     "paces",
-    "traffic",
+    "weight_of",
 ]

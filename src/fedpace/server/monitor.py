@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from fedpace.aggregation import Rows, SignSum, Sums, cosines, pairs
-from fedpace.core import Layout
+from fedpace.core import Agreement, Layout, Similarity
 
 
 class Monitor:
@@ -46,19 +44,19 @@ class Monitor:
         if self._counts_signs:
             sums.count(self.signs)
 
-    def similarity(self) -> dict[str, Any] | None:
+    def similarity(self) -> Similarity | None:
         """Pairwise cosines of the clients, and of which kind of vector; ``None`` without a pair or anything shared."""
         if min(self.rows.clients, self._pairwise) < 2 or not self._layout.size:
             return None
         matrix = cosines(self.rows.gram[: self._pairwise, : self._pairwise])
         found = pairs(matrix)
         rounded = [[round(value, 4) for value in row] for row in matrix.tolist()]
-        return {"kind": self._kind, "mean": float(found.mean()), "min": float(found.min()), "matrix": rounded}
+        return Similarity(self._kind, float(found.mean()), float(found.min()), rounded)
 
-    def agreement(self) -> dict[str, Any] | None:
+    def agreement(self) -> Agreement | None:
         """Number of coordinates by |S| = 0 … N, overall and per layer, and the mean agreement; ``None`` without any."""
         if not self.signs.clients or not self._layout.size:
             return None
         layers = {name: self.signs.histogram(part) for name, part in self._layout.slices.items()}
         overall = [sum(counts) for counts in zip(*layers.values(), strict=True)]
-        return {"mean": self.signs.mean_agreement(), "histogram": overall, "layers": layers}
+        return Agreement(self.signs.mean_agreement(), overall, layers)

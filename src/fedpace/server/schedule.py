@@ -14,50 +14,50 @@ from fedpace.server.freezing import Freezing
 from fedpace.server.optimizers import ServerOptimizer, ServerSGD, optimizers
 from fedpace.server.pace import Pace, paces
 from fedpace.server.pruning import Pruning
+from fedpace.server.weights import Weights
 
 AnyRule = SerializeAsAny[Annotated[Rule, by_name(rules, "mean")]]
 AnyPace = SerializeAsAny[Annotated[Pace, by_name(paces, "agreement")]]
 AnyOptimizer = SerializeAsAny[Annotated[ServerOptimizer, by_name(optimizers, "sgd")]]
 
 
-class Stage(Settings):
-    """What happens in the rounds ``first`` to ``last`` (inclusive; open end if ``None``).
+class Exchange(Settings):
+    """What clients send in one go, and what the server makes of it.
 
-    A round may begin with a ``search``. Then clients send an update or a gradient, the ``rule`` aggregates, the
-    ``optimizer`` steps. A mask, where the rule has one, multiplies that step (``mask_at`` = ``post``) or the update
-    before the optimizer sees it (``pre``); to an optimizer without memory that is the same. ``pace`` scales the local
-    steps of which an update consists, and ``freezes`` stops them where its memory shows conflict. ``counts`` notes
-    conflicts for pruning and ``prunes`` acts on them. ``then`` is a second such exchange within the round.
+    Clients send an update or a gradient, the ``rule`` aggregates, the ``optimizer`` steps. A mask, where the rule has
+    one, multiplies that step (``mask_at`` = ``post``) or the update before the optimizer sees it (``pre``); to an
+    optimizer without memory that is the same. ``pace`` scales the local steps of which an update consists, and
+    ``freezes`` stops them where its memory shows conflict. ``counts`` notes conflicts for pruning and ``prunes`` acts
+    on them.
     """
 
-    name: str = "fedavg"
-    first: int = Field(0, ge=0)
-    last: int | None = Field(None, ge=0)
     sends: Literal["update", "gradient"] = "update"
     rule: AnyRule = Mean()
-    weights: Literal["uniform", "samples"] = "samples"
+    weights: Weights = "samples"
     optimizer: AnyOptimizer = ServerSGD()
     mask_at: Literal["post", "pre"] = "post"
-    search: Annealing | None = None
     pace: AnyPace | None = None
     freezes: Freezing | None = None
     counts: bool = False
     prunes: bool = False
-    then: Stage | None = None
 
-    def covers(self, round: int) -> bool:
+
+class Stage(Settings):
+    """The rounds ``first`` to ``last`` (inclusive; open end if ``None``): perhaps a ``search``, then exchanges."""
+
+    name: str = "fedavg"
+    first: int = Field(0, ge=0)
+    last: int | None = Field(None, ge=0)
+    search: Annealing | None = None
+    exchanges: tuple[Exchange, ...] = (Exchange(),)
+
+    def covers(self, number: int) -> bool:
         """Whether a round lies in this stage's window."""
-        return self.first <= round and (self.last is None or round <= self.last)
-
-    def exchanges(self) -> Iterator[Stage]:
-        """The stage itself and those that follow it within the round."""
-        yield self
-        if self.then is not None:
-            yield from self.then.exchanges()
+        return self.first <= number and (self.last is None or number <= self.last)
 
     @property
     def ends_with_search(self) -> bool:
-        """Whether clients do not train after a search; a search that is skipped is followed by training in any case."""
+        """Whether a search takes the place of the first exchange; one that is skipped does not."""
         return self.search is not None and self.search.k > 0 and self.search.after != "train"
 
     @property
@@ -73,9 +73,14 @@ class Schedule(Settings):
     stages: tuple[Stage, ...] = ()
     pruning: Pruning | None = None
 
-    def stage(self, round: int) -> Stage:
+    @property
+    def all(self) -> tuple[Stage, ...]:
+        """Every stage, and the base."""
+        return (self.base, *self.stages)
+
+    def stage(self, number: int) -> Stage:
         """The stage of a round."""
-        return next((stage for stage in self.stages if stage.covers(round)), self.base)
+        return next((stage for stage in self.stages if stage.covers(number)), self.base)
 
     def validate_for(self, rounds: int, clients: int) -> list[str]:
         """Reject a schedule that cannot be meant; return a warning for each stage that cannot act.
@@ -95,36 +100,35 @@ class Schedule(Settings):
                     raise ConfigError(
                         f"stages '{other.name}' ({other.window}) and '{stage.name}' ({stage.window}) overlap"
                     )
-        exchanges = [exchange for stage in (self.base, *self.stages) for exchange in stage.exchanges()]
-        return list(dict.fromkeys(text for exchange in exchanges for text in self._idle(exchange, clients)))
+        return list(dict.fromkeys(text for stage in self.all for text in self._idle(stage, clients)))
 
     def _idle(self, stage: Stage, clients: int) -> Iterator[str]:
-        if stage.prunes and self.pruning is not None and not self.pruning.can_act(clients):
-            lowest = self.pruning.lowest_agreement(clients)
-            yield (
-                f"stage '{stage.name}' cannot prune: the lowest agreement that {clients} clients can show is "
-                f"{lowest:.3g}, not below the threshold {self.pruning.threshold:g}; one above {lowest:.3g} would act"
-            )
         if stage.search is not None and clients < 2:
             yield f"stage '{stage.name}' cannot search: one client has no other to agree with"
-        if stage.rule.caution:
-            yield f"stage '{stage.name}': {stage.rule.caution}"
-        if isinstance(stage.rule, Thresholded):
-            yield from self._idle_mask(stage, stage.rule, clients)
+        for exchange in stage.exchanges:
+            yield from (f"stage '{stage.name}'{text}" for text in self._idle_exchange(exchange, clients))
 
-    def _idle_mask(self, stage: Stage, rule: Thresholded, clients: int) -> Iterator[str]:
-        if rule.agreement_weights == "samples" and stage.weights == "samples":
+    def _idle_exchange(self, exchange: Exchange, clients: int) -> Iterator[str]:
+        if exchange.prunes and self.pruning is not None and not self.pruning.can_act(clients):
+            lowest = self.pruning.lowest_agreement(clients)
+            yield (
+                f" cannot prune: the lowest agreement that {clients} clients can show is "
+                f"{lowest:.3g}, not below the threshold {self.pruning.threshold:g}; one above {lowest:.3g} would act"
+            )
+        if exchange.rule.caution:
+            yield f": {exchange.rule.caution}"
+        if isinstance(exchange.rule, Thresholded):
+            yield from self._idle_mask(exchange.rule, exchange.weights, clients)
+
+    def _idle_mask(self, rule: Thresholded, weights: Weights, clients: int) -> Iterator[str]:
+        if rule.agreement_weights == "samples" and weights == "samples":
             return  # votes of different weight can show any agreement
         if rule.agreement_weights == "samples":
             yield (
-                f"stage '{stage.name}': agreement_weights = 'samples' has no effect while clients count alike; "
-                "expected weights = 'samples'"
+                ": agreement_weights = 'samples' has no effect while clients count alike; expected weights = 'samples'"
             )
         highest = highest_below(rule.tau, clients, rule.threshold)
         if highest < clients % 2:
-            yield (
-                f"stage '{stage.name}': no agreement of {clients} clients lies below tau = {rule.tau:g}, "
-                "so masking is the plain mean"
-            )
+            yield (f": no agreement of {clients} clients lies below tau = {rule.tau:g}, so masking is the plain mean")
         if isinstance(rule, AndMask) and highest >= clients:
-            yield f"stage '{stage.name}' stands still: no agreement lies above tau = {rule.tau:g}"
+            yield f" stands still: no agreement lies above tau = {rule.tau:g}"

@@ -1,9 +1,9 @@
-"""The server's round: guard → search → aggregation rule → optimiser → pruning. Serves the engine and Flower alike."""
+"""The server: θ, what it remembers, and one step from what clients sent."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,15 +11,28 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation import MagnitudeAgreement, Rows
-from fedpace.core import Buffers, ConfigError, Layout, ServerHalf, Tensors, Update, with_prefix
-from fedpace.server.annealing import Probe, SearchReport
+from fedpace.core import (
+    Agreement,
+    Buffers,
+    ConfigError,
+    Dropped,
+    Layout,
+    SearchReport,
+    ServerHalf,
+    Similarity,
+    Tensors,
+    Update,
+    with_prefix,
+)
+from fedpace.server.annealing import Annealing, Path
 from fedpace.server.buffers import BufferPolicy, BufferStream
 from fedpace.server.guard import Guard
 from fedpace.server.monitor import Monitor
 from fedpace.server.parts import Parts
 from fedpace.server.pruning import Pruner
-from fedpace.server.schedule import Schedule, Stage
-from fedpace.server.sums import FEWEST, Collected, Weighing, beyond_sums
+from fedpace.server.schedule import Exchange, Schedule
+from fedpace.server.sums import Collected, Weighing, check_schedule
+from fedpace.server.weights import weight_of
 
 log = logging.getLogger("fedpace")
 
@@ -32,16 +45,16 @@ def _ignore(update: Update) -> None:
 class ExchangeReport:
     """What one exchange with the clients showed.
 
-    ``failed`` of the dropped clients did not answer at all; ``extras`` numbers came along with the updates; where these
-    were summed in secret, ``clipped`` of their values lay outside the range of the sums.
+    ``answered`` clients sent something, ``used`` of them something that could be used; ``extras`` numbers came along
+    with the updates; where these were summed in secret, ``clipped`` of their values lay outside the range of the sums.
     """
 
-    clients: int = 0
-    failed: int = 0
+    answered: int = 0
+    used: int = 0
     extras: int = 0
-    dropped: list[dict[str, Any]] = field(default_factory=list)
-    similarity: dict[str, Any] | None = None
-    agreement: dict[str, Any] | None = None
+    dropped: list[Dropped] = field(default_factory=list)
+    similarity: Similarity | None = None
+    agreement: Agreement | None = None
     diagnostics: dict[str, Any] = field(default_factory=dict)
     train_loss: float | None = None
     clipped: int | None = None
@@ -82,52 +95,53 @@ class Server:
         self._frozen: Tensor | None = None
         self._rows = Rows(0, 0)  # of the last exchange
 
-    def search(self, stage: Stage, seed: int, probe: Probe) -> SearchReport | None:
-        """Run the stage's search and move θ to what it found."""
-        if stage.search is None:
-            return None
+    def search(
+        self, search: Annealing, seed: int
+    ) -> Generator[Sequence[Path], Iterator[list[Update]], SearchReport | None]:
+        """Let a search find a point, and move θ there; see :data:`fedpace.server.annealing.Search`."""
         before = self.vector
-        self.vector, report = stage.search.search(self.vector, self.layout, seed, probe)
+        self.vector, report = yield from search.search(self.vector, self.layout, seed)
         self._respect_mask(before)
         return report
 
-    def extras(self, stage: Stage) -> Tensors:
+    def extras(self, exchange: Exchange) -> Tensors:
         """What goes to clients along with θ: the memory of their algorithm, and a pace once a round was seen."""
-        if stage.sends == "gradient":
+        if exchange.sends == "gradient":
             return {}
         memory = {} if self.half is None else self.half.sends()
         sent = {name: tensor.clone() for name, tensor in memory.items()}  # it learns while clients still train
-        if stage.pace is not None and self._agreement is not None:
-            sent["pace"] = stage.pace.of(self._agreement)
+        if exchange.pace is not None and self._agreement is not None:
+            sent["pace"] = exchange.pace.of(self._agreement)
         if self._frozen is not None:
             sent["pace"] = sent.get("pace", torch.ones(self.layout.size)).masked_fill(self._frozen, 0.0)
         return sent
 
     def exchange(
-        self, stage: Stage, updates: Iterable[Update], clients: int, accepted: Callable[[Update], None] = _ignore
+        self, exchange: Exchange, updates: Iterable[Update], clients: int, accepted: Callable[[Update], None] = _ignore
     ) -> ExchangeReport:
         """Aggregate the updates of at most ``clients`` clients and take one step; ``accepted`` hears of each."""
         report = ExchangeReport()
-        half = self.half if stage.sends == "update" else None
-        stream = Parts(stage.rule, self.layout, self.ruled, clients)
-        monitor = Monitor(self.layout, clients, stage.sends, stream.signs, self.pairwise, stream.rows)
-        monitor.rows.replace(self._rows)
+        half = self.half if exchange.sends == "update" else None
+        stream = Parts(exchange.rule, self.layout, self.ruled, clients)
+        monitor = Monitor(self.layout, clients, exchange.sends, stream.signs, self.pairwise, stream.rows)
+        monitor.rows.reuse(self._rows)
         self._rows = monitor.rows
         buffers = BufferStream(self.buffer_policy)
-        agreement = MagnitudeAgreement(self.layout.size) if stage.pace is not None else None
-        touched = torch.zeros(self.layout.size, dtype=torch.bool) if stage.counts else None
+        agreement = MagnitudeAgreement(self.layout.size) if exchange.pace is not None else None
+        touched = torch.zeros(self.layout.size, dtype=torch.bool) if exchange.counts else None
         losses, frozen = [], self.frozen
         for update in updates:
+            report.answered += update.failure is None
             reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers, half)
             if reason is not None or update.vector is None:
-                self._drop(update, reason, report)
+                self._drop(update, reason or "empty", report)
                 continue
             accepted(update)
             if half is not None:
                 half.learn(update)
                 report.extras += sum(tensor.numel() for tensor in update.extras.values())
                 report.extras -= frozen * sum(tensor.numel() == self.layout.size for tensor in update.extras.values())
-            weight = float(update.examples) if stage.weights == "samples" else 1.0
+            weight = weight_of(update.examples, exchange.weights)
             stream.add(update.vector, weight, update.examples)
             if agreement is not None:
                 agreement.add(update.vector, weight)
@@ -136,30 +150,30 @@ class Server:
             if touched is not None:
                 touched |= update.vector != 0
             losses.append(update.metrics.get("loss", float("nan")))
-        report.clients = len(losses)
+        report.used = len(losses)
         if not losses:
             log.warning("no client's update could be used: the model stays as it is")
             return report
         if half is not None:
             half.finish()
         report.train_loss = sum(losses) / len(losses)
-        if stage.pace is not None and agreement is not None:
+        if exchange.pace is not None and agreement is not None:
             latest = agreement.finish()[1]
             if self._frozen is not None and self._agreement is not None:  # nobody moved there: that is no conflict
                 torch.where(self._frozen, self._agreement, latest, out=latest)
-            self._agreement = stage.pace.remember(self._agreement, latest)
-        self._conclude(stage, stream, monitor, touched, buffers, report)
-        if stage.freezes is not None and self._agreement is not None:
+            self._agreement = exchange.pace.remember(self._agreement, latest)
+        self._conclude(exchange, stream, monitor, touched, buffers, report)
+        if exchange.freezes is not None and self._agreement is not None:
             known = self._frozen if self._frozen is not None else torch.zeros(self.layout.size, dtype=torch.bool)
-            self._frozen = stage.freezes.widened(known, self._agreement)
+            self._frozen = exchange.freezes.widened(known, self._agreement)
         return report
 
-    def room(self) -> Tensor | None:
-        """Where the next update of an exchange will be kept, if it is: it may be written there at once."""
-        return self._rows.room()
+    def lend_row(self) -> Tensor | None:
+        """Memory in which the next update of an exchange may be handed over: if it is to be kept, no copy is made."""
+        return self._rows.lend()
 
     def exchange_sums(
-        self, stage: Stage, collected: Collected, clients: int, accepted: Callable[[Update], None] = _ignore
+        self, exchange: Exchange, collected: Collected, clients: int, accepted: Callable[[Update], None] = _ignore
     ) -> ExchangeReport:
         """Take one step from the sums of at most ``clients`` updates, none of which the server has seen.
 
@@ -167,6 +181,7 @@ class Server:
         """
         report = ExchangeReport(train_loss=collected.train_loss, clipped=collected.clipped, extras=collected.numbers)
         for update in collected.clients:
+            report.answered += update.failure is None
             if update.failure is not None:
                 self._drop(update, update.failure, report)
         sums = collected.sums
@@ -176,31 +191,27 @@ class Server:
         for update in collected.clients:
             if update.failure is None:
                 accepted(update)
-        report.clients = sums.clients
-        stream = Parts(stage.rule, self.layout, self.ruled, clients)
-        monitor = Monitor(self.layout, clients, stage.sends, stream.signs, pairwise=0)
+        report.used = sums.clients
+        stream = Parts(exchange.rule, self.layout, self.ruled, clients)
+        monitor = Monitor(self.layout, clients, exchange.sends, stream.signs, pairwise=0)
         buffers = BufferStream(self.buffer_policy)
         stream.absorb(sums)
         monitor.absorb(sums)
         buffers.add(collected.buffers, 1)
-        touched = (sums.signs != 0) | (sums.total != 0) if stage.counts else None
-        self._conclude(stage, stream, monitor, touched, buffers, report)
+        touched = (sums.signs != 0) | (sums.total != 0) if exchange.counts else None
+        self._conclude(exchange, stream, monitor, touched, buffers, report)
         return report
 
-    def weighing(self, stage: Stage) -> Weighing:
+    def weighing(self, exchange: Exchange) -> Weighing:
         """How clients are to weigh what they add to the sums of an exchange."""
-        averaged = stage.sends == "update" and self.buffer_policy in ("weighted_mean", "mean")
+        averaged = exchange.sends == "update" and self.buffer_policy in ("weighted_mean", "mean")
         if not averaged or not len(self.buffers.floats):
-            return Weighing(stage.weights)
-        return Weighing(stage.weights, "samples" if self.buffer_policy == "weighted_mean" else "uniform")
+            return Weighing(exchange.weights)
+        return Weighing(exchange.weights, "samples" if self.buffer_policy == "weighted_mean" else "uniform")
 
     def check_sums(self, clients: int) -> None:
         """Refuse a run for which sums over ``clients`` clients are too little to see, or too much."""
-        if clients < FEWEST:
-            raise ConfigError(f"secure aggregation: expected at least {FEWEST} clients in a round, found {clients}")
-        for stage in (self.schedule.base, *self.schedule.stages):
-            for reason in filter(None, map(beyond_sums, stage.exchanges())):
-                raise ConfigError(f"secure aggregation, stage '{stage.name}': {reason}")
+        check_schedule(self.schedule, clients)
         if self.half is not None:
             raise ConfigError("secure aggregation: the server's half of this client work learns from each update alone")
         if self.ruled.size != self.layout.size:
@@ -214,14 +225,13 @@ class Server:
             )
 
     @staticmethod
-    def _drop(update: Update, reason: str | None, report: ExchangeReport) -> None:
+    def _drop(update: Update, reason: str, report: ExchangeReport) -> None:
         log.warning("client %s dropped: %s", update.client, reason)
-        report.failed += update.failure is not None
-        report.dropped.append({"client": update.client, "reason": reason})
+        report.dropped.append(Dropped(update.client, reason))
 
     def _conclude(
         self,
-        stage: Stage,
+        exchange: Exchange,
         stream: Parts,
         monitor: Monitor,
         touched: Tensor | None,
@@ -229,27 +239,27 @@ class Server:
         report: ExchangeReport,
     ) -> None:
         """Step, now that everything has been added, and say what was seen."""
-        aggregate, mask = stream.split() if stage.mask_at == "post" else (stream.finish(), None)
-        self._step(stage, aggregate, mask, monitor, touched)
+        aggregate, mask = stream.split() if exchange.mask_at == "post" else (stream.finish(), None)
+        self._step(exchange, aggregate, mask, monitor, touched)
         buffers.finish(self.buffers)
         report.similarity, report.agreement = monitor.similarity(), monitor.agreement()
         report.diagnostics = stream.diagnostics
 
     def _step(
-        self, stage: Stage, update: Tensor, mask: Tensor | None, monitor: Monitor, touched: Tensor | None
+        self, exchange: Exchange, update: Tensor, mask: Tensor | None, monitor: Monitor, touched: Tensor | None
     ) -> None:
         restrained = self.pruner is not None or self._frozen is not None
         before = self.vector.clone() if restrained else self.vector
-        stage.optimizer.step(self.vector, update, self._optimizer, mask)
+        exchange.optimizer.step(self.vector, update, self._optimizer, mask)
         if self._frozen is not None:  # momentum would go on, and a client may ignore its pace
             torch.where(self._frozen, before, self.vector, out=self.vector)
         if self.pruner is None:
             return
         if touched is not None:
             self.pruner.count(monitor.signs, touched)
-        if stage.prunes:
+        if exchange.prunes:
             self.pruner.prune()
-        self.pruner.apply(before, self.vector, monitor.signs if stage.prunes else None)
+        self.pruner.apply(before, self.vector, monitor.signs if exchange.prunes else None)
 
     def _respect_mask(self, before: Tensor) -> None:
         if self._frozen is not None and self.vector is not before:
@@ -266,6 +276,11 @@ class Server:
     def frozen(self) -> int:
         """How many parameters take no more steps."""
         return int(self._frozen.sum()) if self._frozen is not None else 0
+
+    @property
+    def statistics(self) -> int:
+        """How many numbers of BatchNorm statistics and the like go to a client."""
+        return 0 if self.buffer_policy == "local" else len(self.buffers.floats) + len(self.buffers.integers)
 
     def state(self) -> dict[str, Tensor]:
         """Everything that a checkpoint needs, as a snapshot."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
 
 from pydantic import Field
 
 from fedpace.aggregation import Sums, rules
-from fedpace.core import Buffers, Settings, Update
-from fedpace.server.schedule import Stage
+from fedpace.core import Buffers, ConfigError, Settings, Update
+from fedpace.server.schedule import Exchange, Schedule
+from fedpace.server.weights import Weights
 
 FEWEST = 3  # clients: in a sum of two, each of them knows the other's update as soon as it knows the sum
-Weights = Literal["uniform", "samples"]
 
 
 class Secure(Settings):
@@ -66,14 +65,22 @@ class Collected:
     ended: str = ""
 
 
-def beyond_sums(stage: Stage) -> str | None:
-    """Why a stage cannot do with sums, or ``None``."""
-    if stage.search is not None:
-        return "a search needs each client's own gradient; expected no search"
-    if stage.pace is not None:
+def check_schedule(schedule: Schedule, clients: int) -> None:
+    """Refuse a schedule for which sums over ``clients`` clients are too little to see, or too much."""
+    if clients < FEWEST:
+        raise ConfigError(f"secure aggregation: expected at least {FEWEST} clients in a round, found {clients}")
+    for stage in schedule.all:
+        searches = ["a search needs each client's own gradient; expected no search"] if stage.search is not None else []
+        for reason in (*searches, *filter(None, map(_beyond_sums, stage.exchanges))):
+            raise ConfigError(f"secure aggregation, stage '{stage.name}': {reason}")
+
+
+def _beyond_sums(exchange: Exchange) -> str | None:
+    """Why an exchange cannot do with sums, or ``None``."""
+    if exchange.pace is not None:
         return "a pace needs the size of each client's own update; expected no pace"
-    needs = stage.rule.start(0, FEWEST).beyond_sums
+    needs = exchange.rule.beyond_sums
     if needs is None:
         return None
-    able = [name for name in rules.names() if rules.get(name)().start(0, FEWEST).beyond_sums is None]
-    return f"rule '{stage.rule.registered_name()}' needs {needs}; rules that work: {', '.join(able)}"
+    able = [name for name in rules.names() if rules.get(name)().beyond_sums is None]
+    return f"rule '{exchange.rule.registered_name()}' needs {needs}; rules that work: {', '.join(able)}"

@@ -1,12 +1,13 @@
 """What clients learn: targets, loss and metrics. One task per file."""
 
-from fedpace.tasks._task import Metric, Sums, Task, added, tasks
+from fedpace.tasks._task import ACCURACY, Metric, Sums, Task, added, metric_named, tasks
 from fedpace.tasks.classification import Classification
 from fedpace.tasks.multilabel import Multilabel
 from fedpace.tasks.next_token import PADDING, NextToken
 from fedpace.tasks.regression import Regression
 
 __all__ = [
+    "ACCURACY",
     "PADDING",
     "Classification",
     "Metric",
@@ -16,5 +17,6 @@ __all__ = [
     "Sums",
     "Task",
     "added",
+    "metric_named",
     "tasks",
 ]

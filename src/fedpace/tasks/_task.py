@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import nan
 from typing import ClassVar
 
 from torch import Tensor
@@ -17,7 +18,11 @@ Sums = dict[str, float]
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of a model. ``percent`` are shares, which tables show times 100; ``rises`` says that more is better."""
+    """A figure of a model. ``percent`` are shares, which tables show times 100; ``rises`` says that more is better.
+
+    >>> ACCURACY.label, ACCURACY.text(0.5), Metric("MAE", rises=False).text(0.5)
+    ('accuracy (%)', '50.00%', '0.500')
+    """
 
     name: str
     rises: bool = True
@@ -29,9 +34,30 @@ class Metric:
         return f"{self.name} (%)" if self.percent else self.name
 
     @property
-    def scale(self) -> float:
-        """What a table multiplies it by."""
-        return 100.0 if self.percent else 1.0
+    def title(self) -> str:
+        """The name at the beginning of a line."""
+        return self.name[:1].upper() + self.name[1:]
+
+    @property
+    def unit(self) -> str:
+        """The unit of differences, as tables write it."""
+        return " (points)" if self.percent else ""
+
+    def text(self, value: float) -> str:
+        """A value, as a sentence writes it."""
+        return f"{self.number(value)}%" if self.percent else self.number(value)
+
+    def number(self, value: float, sign: str = "") -> str:
+        """A value without its unit, as a column writes it; ``sign`` as in format strings."""
+        return f"{value * 100:{sign}.2f}" if self.percent else f"{value:{sign}.3f}"
+
+    def best(self, values: Iterable[float]) -> float:
+        """The best of some values; NaN of none."""
+        return max(values, default=nan) if self.rises else min(values, default=nan)
+
+
+ACCURACY = Metric("accuracy", percent=True)
+"""What classifiers are judged by."""
 
 
 class Task(Named, ABC):
@@ -86,3 +112,13 @@ def added(one: Mapping[str, float], other: Mapping[str, float]) -> Sums:
 
 
 tasks: Registry[Task] = Registry("task", Task)
+
+
+def metric_named(name: str) -> Metric:
+    """The metric of this name that some task of ours has; of a user's own it is not known how it wants to be shown.
+
+    >>> metric_named("accuracy").percent, metric_named("mine").percent
+    (True, False)
+    """
+    known = (metric for task in tasks.names() for metric in tasks.get(task).metrics if metric.name == name)
+    return next(known, Metric(name))

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedpace.tasks._task import Metric, Sums, Task, tasks
+from fedpace.tasks._task import ACCURACY, Metric, Sums, Task, tasks
 
 
 @tasks.register("classification")
@@ -25,7 +25,7 @@ class Classification(Task):
     {'accuracy': 0.75, 'loss': 0.5}
     """
 
-    metrics: ClassVar[tuple[Metric, ...]] = (Metric("accuracy", percent=True), Metric("loss", rises=False))
+    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY, Metric("loss", rises=False))
     classes: ClassVar[bool] = True
 
     label_smoothing: float = Field(0.0, ge=0, lt=1)
@@ -62,6 +62,11 @@ class Classification(Task):
     def predict(self, outputs: Tensor) -> Tensor:
         """The class with the highest score."""
         return outputs.argmax(1)
+
+    def check_outputs(self, outputs: Tensor, targets: Tensor, expected: int) -> str | None:
+        """A score for every class."""
+        wrong = super().check_outputs(outputs, targets, expected)
+        return wrong and f"{wrong}: its output size must match the data's {expected} classes"
 
     def check_targets(self, targets: Tensor, outputs: int) -> str | None:
         """Integers below the number of classes."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedpace.tasks._task import Metric, Sums, Task, tasks
+from fedpace.tasks._task import ACCURACY, Metric, Sums, Task, tasks
 from fedpace.tasks.classification import describe
 
 PADDING = -100  # a target that does not count: torch's default
@@ -27,7 +27,7 @@ class NextToken(Task):
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("accuracy", percent=True),
+        ACCURACY,
         Metric("perplexity", rises=False),
         Metric("loss", rises=False),
     )

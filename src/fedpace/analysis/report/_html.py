@@ -13,6 +13,7 @@ from typing import Any
 
 from fedpace.analysis._style import line_style
 from fedpace.analysis._tables import Side, TextTable
+from fedpace.tasks import Metric
 
 Figure = dict[str, Any]
 """What plotly.js draws: data and layout, as plain values. Tests check it against plotly's schema."""
@@ -79,6 +80,15 @@ def round_axis(rounds: Sequence[int], **given: Any) -> dict[str, Any]:
     step = next(size * 10**power for power in count() for size in (1, 2, 5) if last - first <= size * 10 ** (power + 1))
     spike = {"spikecolor": "#888888", "spikethickness": 1, "spikedash": "solid"}  # the line under the mouse
     return axis("round", range=[first - 0.5, last + 0.5], tick0=0, dtick=step, **spike, **given)
+
+
+def value_format(metric: Metric, digits: int = 2) -> str:
+    """How plotly writes a value of a metric.
+
+    >>> value_format(Metric("F1", percent=True), 1), value_format(Metric("MAE", rises=False))
+    ('.1%', '.4~g')
+    """
+    return f".{digits}%" if metric.percent else ".4~g"
 
 
 def plot(figure: Figure, height: int, says: str) -> str:

@@ -6,24 +6,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fedpace.analysis.history import Curve, Record
+from fedpace.analysis.history import Curve
+from fedpace.core import RoundRecord
+from fedpace.tasks import ACCURACY, Metric
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """One finished run: the method or variant it belongs to, its seed, config, one record per round, and warnings."""
+    """One finished run: the method or variant it belongs to, its seed, config, one record per round, and warnings.
+
+    ``metric`` is what the run is judged by.
+    """
 
     label: str
     seed: int
     config: Mapping[str, Any]
-    records: Sequence[Record]
+    records: Sequence[RoundRecord]
     warnings: Sequence[str] = ()
+    metric: Metric = ACCURACY
 
 
 Methods = dict[str, list[ReportedRun]]
 """Label → its runs, in the order in which they came; the first label is the reference."""
 
 Item = TypeVar("Item")
+
+
+def metric_of(methods: Methods) -> Metric:
+    """What all these runs are judged by."""
+    return next(iter(methods.values()))[0].metric
 
 
 def by_method(runs: Iterable[ReportedRun]) -> Methods:

@@ -1,4 +1,4 @@
-"""Who is served well: the accuracy for each client, of the global model or of its own."""
+"""Who is served well: the metric for each client, of the global model or of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import astuple
 from math import isnan
 
 from fedpace.analysis.fairness import mean_fairness
-from fedpace.analysis.history import Curve, Record
+from fedpace.analysis.history import Curve
 from fedpace.analysis.report._html import (
     NUMBERS,
     Figure,
@@ -21,67 +21,70 @@ from fedpace.analysis.report._html import (
     plot,
     round_axis,
     table,
+    value_format,
 )
-from fedpace.analysis.report._runs import Methods, thinned
+from fedpace.analysis.report._runs import Methods, metric_of, thinned
+from fedpace.core import RoundRecord
+from fedpace.tasks import Metric
 
 _LINES = 10  # clients up to which each one is a line; more are rows of a heat map
 _ON = {"train": "on each client's own training examples", "test": "on each client's own test examples"}
 
 
-def accuracy_of_clients(methods: Methods) -> Section:
+def metric_of_clients(methods: Methods) -> Section:
     """A panel for each method: a line per client, or with many clients a row per client."""
+    metric = metric_of(methods)
+    title = f"{metric.title} of each client"
     found = {label: _curves(runs[0].records) for label, runs in methods.items()}
     largest = max(map(len, found.values()))
-    on = {record.get("client_accuracy_on") for runs in methods.values() for record in runs[0].records} - {None}
-    where = " and ".join(_ON.get(str(name), f"on {name}") for name in sorted(on, key=str)) or "on each client's data"
+    measured = [record for runs in methods.values() for record in runs[0].records if record.client_metrics]
+    where = " and ".join(_ON[on] for on in sorted({record.clients_on for record in measured}))
     shape = "Lines that stay apart" if largest <= _LINES else "Rows that stay dark"
+    shape = shape if metric.rises or largest <= _LINES else "Rows that stay bright"
     reading = (
-        f"Accuracy {where}, after each round that measured the client. {shape} are clients that are served badly; the "
-        "first seed of each method is shown."
+        f"{metric.title} {where}, after each round that measured the client. {shape} are clients that are served "
+        "badly; the first seed of each method is shown."
     )
     if not largest:
-        return Section("clients", "Accuracy of each client", reading, None)
+        return Section("clients", title, reading, None)
     limit = max(NUMBERS // (2 * sum(map(len, found.values()))), 2)
     draw = _lines if largest <= _LINES else _rows
     panels = [
         panel(
             label,
             f"seed {runs[0].seed}",
-            plot(draw(found[label], limit), _height(largest), f"Accuracy of each client by round, {label}")
+            plot(draw(found[label], limit, metric), _height(largest), f"{title} by round, {label}")
             if found[label]
             else None,
         )
         for label, runs in methods.items()
     ]
-    return Section("clients", "Accuracy of each client", reading, grid(panels, 440) + _evenness(methods))
+    return Section("clients", title, reading, grid(panels, 440) + _evenness(methods, metric))
 
 
-def _evenness(methods: Methods) -> str:
+def _evenness(methods: Methods, metric: Metric) -> str:
     """A table of how evenly clients fare, where they have tests of their own."""
-    found = {label: mean_fairness(run.records for run in runs) for label, runs in methods.items()}
+    found = {label: mean_fairness((run.records for run in runs), metric) for label, runs in methods.items()}
     rows = [
-        [label, *(f"{value:.2%}" for value in astuple(fairness))]
-        for label, fairness in found.items()
-        if not isnan(fairness.mean)
+        [label, *map(metric.text, astuple(fairness))] for label, fairness in found.items() if not isnan(fairness.mean)
     ]
     header = ["method", "mean over clients", "spread", "worst tenth"]
     return table(header, rows, 1, "How evenly clients fare after the last round, mean over seeds") if rows else ""
 
 
-def _curves(records: Sequence[Record]) -> dict[str, Curve]:
-    found: dict[str, Curve] = {}
+def _curves(records: Sequence[RoundRecord]) -> dict[str, Curve]:
+    found: dict[int, Curve] = {}
     for record in records:
-        for client, value in (record.get("client_accuracy") or {}).items():
-            if value is not None:
-                found.setdefault(str(client), {})[record["round"]] = value
-    return dict(sorted(found.items(), key=lambda item: (len(item[0]), item[0])))  # 2 before 10
+        for client, value in record.client_headlines.items():
+            found.setdefault(client, {})[record.round] = value
+    return {str(client): found[client] for client in sorted(found)}
 
 
 def _height(clients: int) -> int:
     return 280 if clients <= _LINES else 70 + max(4 * clients, 200)
 
 
-def _lines(curves: dict[str, Curve], limit: int) -> Figure:
+def _lines(curves: dict[str, Curve], limit: int, metric: Metric) -> Figure:
     traces = []
     for index, (client, curve) in enumerate(curves.items()):
         rounds = thinned(list(curve), limit)
@@ -93,21 +96,21 @@ def _lines(curves: dict[str, Curve], limit: int) -> Figure:
                 "x": rounds,
                 "y": [number(curve[r]) for r in rounds],
                 "line": line(index, 1.8),
-                "hovertemplate": "%{y:.1%}",
+                "hovertemplate": f"%{{y:{value_format(metric, 1)}}}",
                 "showlegend": True,
             }
         )
     measured = [r for curve in curves.values() for r in curve]
     figure = layout(
         xaxis=round_axis(measured),
-        yaxis=axis(tickformat=".0%", range=[-0.02, 1.03]),
+        yaxis=axis(tickformat=".0%", range=[-0.02, 1.03]) if metric.percent else axis(),
         hovermode="x unified",
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
     )
     return {"data": traces, "layout": figure}
 
 
-def _rows(curves: dict[str, Curve], limit: int) -> Figure:
+def _rows(curves: dict[str, Curve], limit: int, metric: Metric) -> Figure:
     measured = sorted({r for curve in curves.values() for r in curve})
     shown = thinned(measured, limit)
     heat = {
@@ -115,12 +118,11 @@ def _rows(curves: dict[str, Curve], limit: int) -> Figure:
         "x": shown,
         "y": list(curves),
         "z": [[number(curve[r], 3) if r in curve else None for r in shown] for curve in curves.values()],
-        "zmin": 0,
-        "zmax": 1,
+        **({"zmin": 0, "zmax": 1} if metric.percent else {}),
         "colorscale": "Viridis",
-        "colorbar": {"tickformat": ".0%", "thickness": 10, "outlinewidth": 0},
+        "colorbar": {"tickformat": value_format(metric, 0), "thickness": 10, "outlinewidth": 0},
         "hoverongaps": False,
-        "hovertemplate": "client %{y}, round %{x}: %{z:.1%}<extra></extra>",
+        "hovertemplate": f"client %{{y}}, round %{{x}}: %{{z:{value_format(metric, 1)}}}<extra></extra>",
     }
     rows = axis("client", type="category", autorange="reversed", showgrid=False)
     figure = layout(xaxis=round_axis(shown, showgrid=False), yaxis=rows, plot_bgcolor="rgba(128,128,128,0.15)")

@@ -1,4 +1,4 @@
-"""Accuracy and similarity over the rounds, and when which stage ran."""
+"""The metric and similarity over the rounds, and when which stage ran."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from statistics import fmean
 from typing import Any
 
 from fedpace.analysis._style import INK, PALETTE, line_style
-from fedpace.analysis.history import Curve, accuracy_curve, similarity_curve, stage_windows
-from fedpace.analysis.report._html import Section, axis, layout, line, number, plot, round_axis, text
-from fedpace.analysis.report._runs import Methods, ReportedRun, over_seeds
+from fedpace.analysis.history import Curve, metric_curve, similarity_curve, stage_windows
+from fedpace.analysis.report._html import Section, axis, layout, line, number, plot, round_axis, text, value_format
+from fedpace.analysis.report._runs import Methods, ReportedRun, metric_of, over_seeds
+from fedpace.tasks import Metric
 
 Trace = dict[str, Any]
 
@@ -24,9 +25,11 @@ _BUTTONS = 28  # pixels above, for the picture's buttons
 
 
 def curves(methods: Methods) -> Section:
-    """Accuracy above, mean pairwise cosine in the middle, stages below, over the same rounds."""
+    """The metric above, mean pairwise cosine in the middle, stages below, over the same rounds."""
+    metric = metric_of(methods)
+    ticks = {"tickformat": ".3~%"} if metric.percent else {}
     panels: list[tuple[str, int, list[Trace], dict[str, Any]]] = [
-        ("accuracy", 320, _accuracy(methods), {"tickformat": ".3~%"}),
+        (metric.name, 320, _values(methods, metric), ticks),
         ("mean cosine", 200, _similarity(methods), {"zeroline": True, "zerolinecolor": "#777777"}),
     ]
     stages = _stages(methods)
@@ -41,7 +44,7 @@ def curves(methods: Methods) -> Section:
         "than plain FedAvg ran. Click a method in the legend to hide it."
     )
     body = _stacked(drawn, methods) if drawn else None
-    return Section("curves", "Accuracy and conflict over the rounds", reading, body)
+    return Section("curves", f"{metric.title} and conflict over the rounds", reading, body)
 
 
 def _stacked(panels: Sequence[tuple[str, int, list[Trace], dict[str, Any]]], methods: Methods) -> str:
@@ -53,7 +56,7 @@ def _stacked(panels: Sequence[tuple[str, int, list[Trace], dict[str, Any]]], met
         axes[f"yaxis{name}"] = axis(title, domain=[max(top - height, 0) / total, top / total], **given)
         traces += [{**trace, "xaxis": "x", "yaxis": f"y{name}"} for trace in found]
         top -= height + _GAP
-    rounds = [record["round"] for runs in methods.values() for run in runs for record in run.records]
+    rounds = [record.round for runs in methods.values() for run in runs for record in run.records]
     figure = layout(
         **axes,
         xaxis=round_axis(rounds, anchor="y" if len(panels) == 1 else f"y{len(panels)}"),
@@ -64,21 +67,21 @@ def _stacked(panels: Sequence[tuple[str, int, list[Trace], dict[str, Any]]], met
         uniformtext={"minsize": 9, "mode": "hide"},
         margin={"l": 8, "r": 8, "t": _BUTTONS, "b": _LABELS},
     )
-    says = "Accuracy, mean pairwise cosine and stages by round, one line per method"
+    says = f"{panels[0][0]}, mean pairwise cosine and stages by round, one line per method"
     return plot({"data": traces, "layout": figure}, total + _LABELS + _BUTTONS, says)
 
 
-def _accuracy(methods: Methods) -> list[Trace]:
+def _values(methods: Methods, metric: Metric) -> list[Trace]:
     traces = []
     for index, (label, runs) in enumerate(methods.items()):
-        values = over_seeds([accuracy_curve(run.records) for run in runs])
+        values = over_seeds([metric_curve(run.records) for run in runs])
         if not values:
             continue
         rounds = list(values)
         if max(map(len, values.values())) > 1:
             traces.append(_band(label, index, values))
         means = [number(fmean(found)) for found in values.values()]
-        hover = "%{y:.2%}"
+        hover = f"%{{y:{value_format(metric)}}}"
         traces.append(
             {
                 **_trace(label, rounds, means, hover),
@@ -133,13 +136,13 @@ def _similarity(methods: Methods) -> list[Trace]:
 
 def _of_kind(run: ReportedRun, kind: str) -> Curve:
     values = similarity_curve(run.records)
-    kinds = {r["round"]: r["similarity"].get("kind", "update") for r in run.records if r["round"] in values}
+    kinds = {r.round: r.similarity.kind for r in run.records if r.similarity is not None}
     return {number: value for number, value in values.items() if kinds[number] == kind}
 
 
 def _kinds(runs: Sequence[ReportedRun]) -> list[str]:
-    found = (record.get("similarity") for run in runs for record in run.records)
-    return list(dict.fromkeys(str(similarity.get("kind", "update")) for similarity in found if similarity))
+    found = (record.similarity for run in runs for record in run.records)
+    return list(dict.fromkeys(similarity.kind for similarity in found if similarity is not None))
 
 
 def _marks(methods: Methods) -> str:

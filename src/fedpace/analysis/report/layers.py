@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from fedpace.analysis.agreement import chance_agreement, mean_agreement
-from fedpace.analysis.history import Record
+from fedpace.analysis.agreement import chance_agreement, layers_of, mean_agreement
 from fedpace.analysis.report._html import (
     NUMBERS,
     Section,
@@ -25,6 +24,7 @@ from fedpace.analysis.report._html import (
     text,
 )
 from fedpace.analysis.report._runs import Methods, thinned
+from fedpace.core import RoundRecord
 
 _COLOURS = [to_hex(colour) for colour in colormaps["viridis"](np.linspace(0, 1, 9))]
 
@@ -59,23 +59,20 @@ def agreement_of_layers(methods: Methods) -> Section:
     return Section("layers", title, reading, bar + grid(panels, 440))
 
 
-def _agreement(records: Sequence[Record]) -> Agreement:
+def _agreement(records: Sequence[RoundRecord]) -> Agreement:
     found: Agreement = {}
     for record in records:
-        for layer, histogram in ((record.get("agreement") or {}).get("layers") or {}).items():
+        for layer, histogram in layers_of(record).items():
             value = mean_agreement(histogram)
             if np.isfinite(value):  # a layer without parameters, or of one client alone
-                found.setdefault(layer, {})[record["round"]] = value
+                found.setdefault(layer, {})[record.round] = value
     return found
 
 
 def _chance(methods: Methods) -> float:
     """What independent signs would have in the largest cohort."""
     histograms = (
-        histogram
-        for runs in methods.values()
-        for record in runs[0].records
-        for histogram in ((record.get("agreement") or {}).get("layers") or {}).values()
+        histogram for runs in methods.values() for record in runs[0].records for histogram in layers_of(record).values()
     )
     return chance_agreement(max(len(histogram) - 1 for histogram in histograms))
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpace.analysis._style import PALETTE
-from fedpace.analysis.history import Record
 from fedpace.analysis.report._html import (
     NUMBERS,
     Figure,
@@ -27,6 +26,7 @@ from fedpace.analysis.report._html import (
     table,
 )
 from fedpace.analysis.report._runs import Methods, thinned
+from fedpace.core import RoundRecord
 
 _COLOURS = (PALETTE[1], "#F7F7F7", PALETTE[5])  # light enough at both ends for dark numbers
 _MEAN = "mean of all rounds"
@@ -61,20 +61,20 @@ def pairs_of_clients(methods: Methods) -> Section:
     return Section("pairs", "Which clients conflict", reading, body)
 
 
-def snapshots(records: Sequence[Record]) -> list[Snapshot]:
+def snapshots(records: Sequence[RoundRecord]) -> list[Snapshot]:
     """The rounds that kept a matrix. A dropped client has no row, and of a large cohort only the first ones have."""
     shots = []
     for record in records:
-        matrix = (record.get("similarity") or {}).get("matrix")
+        matrix = None if record.similarity is None else record.similarity.matrix
         if not matrix or len(matrix) < 2:
             continue
-        dropped = {drop.get("client") for drop in record.get("dropped") or ()}
-        clients = [client for client in record.get("cohort", range(len(matrix))) if client not in dropped]
+        dropped = {drop.client for drop in record.dropped}
+        clients = [client for client in record.cohort if client not in dropped]
         if len(clients) < len(matrix):
             continue  # dropped from one of several exchanges: whose rows these are is not known
         cosines = np.array([[nan if value is None else value for value in row] for row in matrix], dtype=float)
         np.fill_diagonal(cosines, nan)  # always 1
-        shots.append(Snapshot(record["round"], clients[: len(matrix)], cosines))
+        shots.append(Snapshot(record.round, clients[: len(matrix)], cosines))
     return shots
 
 

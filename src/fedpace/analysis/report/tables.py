@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from statistics import fmean
 from typing import get_args
 
@@ -10,15 +11,19 @@ from rich.filesize import decimal
 
 from fedpace.analysis.comparison import Comparison, Metric
 from fedpace.analysis.report._html import Section, grid, scrolling, table
-from fedpace.analysis.report._runs import Methods, ReportedRun
+from fedpace.analysis.report._runs import Methods, ReportedRun, metric_of
 from fedpace.analysis.show import dropped_clients, duration
 from fedpace.analysis.summary import summarise
+from fedpace.core import Seconds
 
 
 def comparison(methods: Methods) -> Section:
-    """Final, best, last-ten accuracy and area under the curve, each with paired differences."""
-    summaries = {label: {run.seed: summarise(run.records) for run in runs} for label, runs in methods.items()}
-    compared = [Comparison(summaries, metric=metric) for metric in get_args(Metric)]
+    """Final, best and last-ten values and area under the curve, each with paired differences."""
+    headline = metric_of(methods)
+    summaries = {
+        label: {run.seed: summarise(run.records, metric=headline) for run in runs} for label, runs in methods.items()
+    }
+    compared = [Comparison(summaries, metric=metric, headline=headline) for metric in get_args(Metric)]
     body = grid([scrolling(one._repr_html_()) for one in compared], 470)
     reading = f"One row per method, compared seed by seed with {compared[0].reference}; {compared[0].caption}"
     return Section("comparison", "Comparison", reading, f'<div class="comparison">{body}</div>')
@@ -26,7 +31,7 @@ def comparison(methods: Methods) -> Section:
 
 def cost(methods: Methods) -> Section:
     """Traffic and time of one run, as the mean over seeds."""
-    phases = list(dict.fromkeys(name for run in _all(methods) for r in run.records for name in r.get("seconds") or ()))
+    phases = [field.name for field in fields(Seconds)]
     header = ["method", "rounds", "up", "down", "time", *phases]
     rows = []
     for label, runs in methods.items():
@@ -50,7 +55,7 @@ def cost(methods: Methods) -> Section:
 
 
 def _seconds(run: ReportedRun, phase: str) -> float:
-    return sum((record.get("seconds") or {}).get(phase) or 0.0 for record in run.records)
+    return float(sum(getattr(record.seconds, phase) for record in run.records))
 
 
 def events(methods: Methods) -> Section:
@@ -70,8 +75,8 @@ def _actions(methods: Methods) -> str:
     for run in _all(methods):
         summary = summarise(run.records)
         search = f"{summary.accepted} of {summary.searched} accepted" if summary.searched else ""
-        pruned = f"{summary.pruned:.2%}" if any(record.get("pruned") for record in run.records) else ""
-        frozen = f"{run.records[-1]['frozen']:.2%}" if any(record.get("frozen") for record in run.records) else ""
+        pruned = f"{summary.pruned:.2%}" if any(record.pruned for record in run.records) else ""
+        frozen = f"{run.records[-1].frozen:.2%}" if any(record.frozen for record in run.records) else ""
         dropped = "; ".join(f"{client}: {why}" for client, why in dropped_clients(run.records))
         if search or pruned or frozen or dropped:
             rows.append([run.label, str(run.seed), *(cell or "–" for cell in (search, pruned, frozen, dropped))])

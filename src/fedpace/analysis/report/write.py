@@ -10,7 +10,7 @@ from pathlib import Path
 from fedpace.analysis.differences import flatten, grouped, unequal
 from fedpace.analysis.report._html import Section
 from fedpace.analysis.report._runs import Methods, ReportedRun, by_method
-from fedpace.analysis.report.clients import accuracy_of_clients
+from fedpace.analysis.report.clients import metric_of_clients
 from fedpace.analysis.report.curves import curves
 from fedpace.analysis.report.layers import agreement_of_layers
 from fedpace.analysis.report.settings import settings
@@ -20,7 +20,7 @@ from fedpace.core import ConfigError
 
 # The browser itself refuses to load anything from elsewhere.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-_SECTIONS = (comparison, curves, pairs_of_clients, agreement_of_layers, accuracy_of_clients, events, cost, settings)
+_SECTIONS = (comparison, curves, pairs_of_clients, agreement_of_layers, metric_of_clients, events, cost, settings)
 
 
 def write_report(runs: Sequence[ReportedRun], path: str | Path, title: str = "fedpace report") -> Path:

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedpace.core import DataError
+from fedpace.core import DataError, one_line
 
 
 def download(repository: str, folder: Path) -> None:
@@ -25,5 +25,5 @@ def download(repository: str, folder: Path) -> None:
                 rows.to_parquet(str(whole / f"{split}.parquet"))
             os.replace(whole, folder)
     except Exception as error:  # the hub's client raises errors of several libraries
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = one_line(error)
         raise DataError(f"hub repository '{repository}': cannot be stored in {folder} ({reason}); try again") from None

@@ -1,4 +1,4 @@
-"""What an executor is: it runs tasks somewhere and yields their answers in the tasks' order."""
+"""What an executor is: it runs turns somewhere and yields their answers in the turns' order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from fedpace.core import Buffers, Layout, Named, Registry, Update
 from fedpace.data import Federation
-from fedpace.engine.worker import CLASSIFICATION, Task
+from fedpace.engine.worker import CLASSIFICATION, Turn
 from fedpace.server import Collected, Weighing
-from fedpace.tasks import Task as Problem
+from fedpace.tasks import Task
 
 
 class Execution(ABC):
-    """Workers that are up. Answers come in the order of the tasks, whoever finishes first.
+    """Workers that are up. Answers come in the order of the turns, whoever finishes first.
 
     An answer's tensors are overwritten when the next answer is asked for. Where updates are ``secure``, nobody sees
     one: what clients train is asked for by ``sums``.
@@ -28,14 +28,14 @@ class Execution(ABC):
 
     @abstractmethod
     def run(
-        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
+        self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
     ) -> Iterator[Update]:
-        """Do all tasks from the same vector and buffers, with the same extras. Consume the iterator to its end."""
+        """Do all turns from the same vector and buffers, with the same extras. Consume the iterator to its end."""
 
     def sums(
-        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor], weighing: Weighing
+        self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor], weighing: Weighing
     ) -> Collected:
-        """Do one task per client, and sum what they answer before anybody sees it."""
+        """Do one turn per client, and sum what they answer before anybody sees it."""
         raise NotImplementedError
 
     @abstractmethod
@@ -52,11 +52,11 @@ class Execution(ABC):
 
 
 class Executor(Named, ABC):
-    """How tasks are executed: parameters only; ``start`` brings workers up."""
+    """How turns are executed: parameters only; ``start`` brings workers up."""
 
     @abstractmethod
     def start(
-        self, module: nn.Module, federation: Federation, layout: Layout | None = None, problem: Problem = CLASSIFICATION
+        self, module: nn.Module, federation: Federation, layout: Layout | None = None, task: Task = CLASSIFICATION
     ) -> Execution:
         """Bring up workers that hold this model and this data; a ``layout`` says which parameters are personal."""
 

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from fedpace.core import Buffers, ConfigError, Layout, Tensors, Update
 from fedpace.data import Federation
 from fedpace.engine.executors._executor import Execution, Executor, can_fork, cores, executors
-from fedpace.engine.worker import CLASSIFICATION, Task, Worker
-from fedpace.tasks import Task as Problem
+from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
+from fedpace.tasks import Task
 
-ATTEMPTS = 3  # a task that kills this many workers is given up as a failed client
+ATTEMPTS = 3  # a turn that kills this many workers is given up as a failed client
 ORPHAN_CHECK = 2.0  # seconds after which an idle worker looks whether its server is still there
 
 
@@ -33,16 +33,16 @@ class Processes(Executor):
 
     Parameters, buffers and update rows lie in shared memory; data is inherited (memory-mapped or copy-on-write). Only
     small messages are pickled, and what few methods send along or keep with a client. A worker that dies is replaced
-    and its task done again, with bitwise the same result.
+    and its turn done again, with bitwise the same result.
     """
 
     workers: int | None = Field(None, ge=1)
 
     def start(
-        self, module: nn.Module, federation: Federation, layout: Layout | None = None, problem: Problem = CLASSIFICATION
+        self, module: nn.Module, federation: Federation, layout: Layout | None = None, task: Task = CLASSIFICATION
     ) -> Execution:
         """Bring up the workers."""
-        return _ProcessExecution(Worker(copy.deepcopy(module), federation, layout, problem), self.workers or cores())
+        return _ProcessExecution(Worker(copy.deepcopy(module), federation, layout, task), self.workers or cores())
 
 
 @dataclass
@@ -113,7 +113,7 @@ class _Process:
 
     process: BaseProcess
     pipe: Connection
-    job: tuple[int, int] | None = None  # number of the task, number of the row its answer goes to
+    job: tuple[int, int] | None = None  # number of the turn, number of the row its answer goes to
 
 
 class _ProcessExecution(Execution):
@@ -138,42 +138,42 @@ class _ProcessExecution(Execution):
         return _Process(process, ours)
 
     def run(
-        self, tasks: Sequence[Task], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
+        self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
     ) -> Iterator[Update]:
         self._server.vector.copy_(vector)
         self._server.buffers.copy_(buffers)
         self._extras = _packed(extras or {})
-        waiting = list(reversed(range(len(tasks))))  # tasks not yet handed out, next one last
+        waiting = list(reversed(range(len(turns))))  # turns not yet handed out, next one last
         free = list(range(len(self._rows)))
         answers: dict[int, tuple[int, _Answer]] = {}
-        attempts = [0] * len(tasks)
-        for turn in range(len(tasks)):
-            while turn not in answers:
+        attempts = [0] * len(turns)
+        for awaited in range(len(turns)):
+            while awaited not in answers:
                 for worker in self._processes:
                     if worker.job is None and waiting and free:
-                        self._hand_out(worker, waiting.pop(), free.pop(), tasks, attempts)
+                        self._hand_out(worker, waiting.pop(), free.pop(), turns, attempts)
                 for worker in self._ready():
                     if worker.job is None:  # it died idle
                         self._replace(worker)
                         continue
                     number, row = worker.job
-                    received = self._receive(worker, tasks[number].client, attempts[number])
+                    received = self._receive(worker, turns[number].client, attempts[number])
                     if received is None:
-                        self._hand_out(worker, number, row, tasks, attempts)
+                        self._hand_out(worker, number, row, turns, attempts)
                     else:
                         answers[number] = (row, received)
                         worker.job = None
-            row, answer = answers.pop(turn)
+            row, answer = answers.pop(awaited)
             yield answer.joined(self._rows[row])
             free.append(row)
 
-    def _hand_out(self, worker: _Process, number: int, row: int, tasks: Sequence[Task], attempts: list[int]) -> None:
+    def _hand_out(self, worker: _Process, number: int, row: int, turns: Sequence[Turn], attempts: list[int]) -> None:
         attempts[number] += 1
         worker.job = (number, row)
-        task = tasks[number]
+        turn = turns[number]
         try:
             worker.pipe.send(
-                (row, replace(task, state={}, extras={}), _packed(task.state), self._extras, _packed(task.extras))
+                (row, replace(turn, state={}, extras={}), _packed(turn.state), self._extras, _packed(turn.extras))
             )
         except OSError:  # it died; the next look at it finds the closed pipe and replaces it
             attempts[number] -= 1
@@ -220,9 +220,9 @@ def _serve(
             while not pipe.poll(ORPHAN_CHECK):
                 if os.getppid() != parent:
                     return
-            row, task, state, extras, own = pipe.recv()
-            task = replace(task, state=_unpacked(state), extras=_unpacked(own))
-            answer = worker.answer(task, server.vector, server.buffers, _unpacked(extras))
+            row, turn, state, extras, own = pipe.recv()
+            turn = replace(turn, state=_unpacked(state), extras=_unpacked(own))
+            answer = worker.answer(turn, server.vector, server.buffers, _unpacked(extras))
             pipe.send(_Answer.split(answer, rows[row]))
     except (EOFError, OSError):
         return

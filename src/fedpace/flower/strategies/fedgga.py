@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Unpack
 
 from fedpace.flower._options import CommonOptions, Optimizer, Weights
-from fedpace.flower.strategy import ServerStrategy, stage
-from fedpace.server import Schedule
+from fedpace.flower._stages import annealed, exchange
+from fedpace.flower.strategy import ServerStrategy
+from fedpace.server import Schedule, Stage
 
 
 class FedGGA(ServerStrategy):
@@ -39,6 +40,6 @@ class FedGGA(ServerStrategy):
     ) -> None:
         accept = {"name": "margin", "beta": beta, "delta": delta}
         search = {"k": k, "perturbation": {"rho": rho}, "accept": accept, "batch": batch, "sketch": sketch}
-        base = stage(optimizer=optimizer, weights=weights)
-        anneal = stage(**{**dict(base), "name": "anneal", "first": first, "last": last, "search": search})
-        super().__init__(Schedule(base=base, stages=(anneal,)), **options)
+        base = exchange(optimizer=optimizer, weights=weights)
+        stages = (annealed((first, last), search, base),)
+        super().__init__(Schedule(base=Stage(exchanges=(base,)), stages=stages), **options)

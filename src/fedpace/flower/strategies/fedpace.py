@@ -7,11 +7,10 @@ from typing import Any, Unpack
 
 from fedpace.core import ConfigError, Perturbation
 from fedpace.flower._options import CommonOptions, Optimizer, Weights
-from fedpace.flower.strategy import ServerStrategy, stage
-from fedpace.server import Annealing, Freezing, Pace, Pruning, Schedule
+from fedpace.flower._stages import Window, annealed, exchange
+from fedpace.flower.strategy import ServerStrategy
+from fedpace.server import Annealing, Freezing, Pace, Pruning, Schedule, Stage
 from fedpace.server.annealing import Margin
-
-Window = tuple[int, int | None]
 
 SEARCH = Annealing(perturbation=Perturbation(rho=3e-4), accept=Margin(beta=0.0))
 """A search that can act; the paper's margin (beta = 0.3 at rho = 1e-5) is out of reach."""
@@ -52,17 +51,19 @@ class FedPACE(ServerStrategy):
     ) -> None:
         if freeze is not None and pace is None:
             raise ConfigError("FedPACE: freeze ranks coordinates by what the pace remembers; expected a pace")
-        base = stage(name="fedpace", pace=pace, optimizer=optimizer, weights=weights)
-        step = {"name": "sgd", "lr": lr}
-        dampened = {"sends": "gradient", "rule": "dampened", "optimizer": step, "weights": weights}
-        planned: list[tuple[Window | None, dict[str, Any]]] = [
-            (anneal, {**dict(base), "name": "anneal", "search": search}),
-            (dampen, {**dampened, "name": "dampen"}),
-            (prune, {**dampened, "name": "prune", "counts": True, "prunes": True}),
-            (freeze, {**dict(base), "name": "freeze", "freezes": freezing}),
-        ]
-        stages = [
-            stage(**{**settings, "first": window[0], "last": window[1]}) for window, settings in planned if window
-        ]
-        schedule = Schedule(base=base, stages=tuple(stages), pruning=None if prune is None else pruning or Pruning())
+        base = exchange(pace=pace, optimizer=optimizer, weights=weights)
+        dampened = {"sends": "gradient", "rule": "dampened", "optimizer": {"name": "sgd", "lr": lr}, "weights": weights}
+        stages = [] if anneal is None else [annealed(anneal, search, base)]
+        for name, window, found in (
+            ("dampen", dampen, exchange(**dampened)),
+            ("prune", prune, exchange(**dampened, counts=True, prunes=True)),
+            ("freeze", freeze, exchange(**{**dict(base), "freezes": freezing})),
+        ):
+            if window is not None:
+                stages.append(Stage(name=name, first=window[0], last=window[1], exchanges=(found,)))
+        schedule = Schedule(
+            base=Stage(name="fedpace", exchanges=(base,)),
+            stages=tuple(stages),
+            pruning=None if prune is None else pruning or Pruning(),
+        )
         super().__init__(schedule, sends_pace=pace is not None, **options)

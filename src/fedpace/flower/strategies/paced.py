@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from fedpace.flower._options import CommonOptions, Optimizer, Weights
-from fedpace.flower.strategy import ServerStrategy, stage
-from fedpace.server import Pace, Schedule
+from fedpace.flower._stages import exchange
+from fedpace.flower.strategy import ServerStrategy
+from fedpace.server import Pace, Schedule, Stage
 
 
 class Paced(ServerStrategy):
@@ -25,5 +26,5 @@ class Paced(ServerStrategy):
         weights: Weights = "samples",
         **options: Unpack[CommonOptions],
     ) -> None:
-        base = stage(name="paced", pace=pace, optimizer=optimizer, weights=weights)
+        base = Stage(name="paced", exchanges=(exchange(pace=pace, optimizer=optimizer, weights=weights),))
         super().__init__(Schedule(base=base), sends_pace=True, **options)

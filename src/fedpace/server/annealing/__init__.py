@@ -1,7 +1,7 @@
 """Fed-GGA: a search composed of a perturbation, a score, an acceptance and a walk."""
 
 from fedpace.server.annealing.acceptance import Acceptance, Candidate, Lenient, Margin, acceptances
-from fedpace.server.annealing.annealing import Annealing, Probe, SearchReport, StaleSum
+from fedpace.server.annealing.annealing import Annealing, Search, StaleSum
 from fedpace.server.annealing.score import InterClient, Score, SelfSimilarity, pairwise, scores
 from fedpace.server.annealing.walk import Best, Path, RandomWalk, Ratchet, Walk, walks
 
@@ -14,11 +14,10 @@ __all__ = [
     "Lenient",
     "Margin",
     "Path",
-    "Probe",
     "RandomWalk",
     "Ratchet",
     "Score",
-    "SearchReport",
+    "Search",
     "SelfSimilarity",
     "StaleSum",
     "Walk",

@@ -2,65 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor
 
-from fedpace.core import Layout, Perturbation, Settings, Update, by_name, derive
+from fedpace.core import Layout, Perturbation, SearchReport, Settings, Update, by_name, derive
 from fedpace.server.annealing.acceptance import Acceptance, Candidate, Margin, acceptances
 from fedpace.server.annealing.score import InterClient, Score, pairwise, scores
-from fedpace.server.annealing.walk import Best, Path, Walk, walks
+from fedpace.server.annealing.walk import Best, Path, Steps, Walk, walks
 
-Probe = Callable[[Sequence[Path]], Iterator[list[Update]]]
-"""Asks every client for its gradient at each path's point: one list of answers per path, in order."""
+Search = Generator[Sequence[Path], Iterator[list[Update]], tuple[Tensor, SearchReport | None]]
+"""A search under way: it yields paths and is sent, for each of them in order, the clients' gradients at its point.
+
+It ends with the point to go on from, and what was found."""
 
 
 class StaleSum(Settings):
     """Line 17 of Algorithm 1, literally: θ′ − ``lr`` · Σ gᵢ with the gradients that were taken at the old θ."""
 
     lr: float = Field(0.01, gt=0)
-
-
-@dataclass(frozen=True)
-class SearchReport:
-    """What a search found; ``gain`` is the score won, zero if nothing was accepted."""
-
-    accepted: bool
-    candidates: int
-    sim0: float
-    sim_best: float
-    gain: float
-    loss0: float
-    loss_best: float
-    probe_mean: float
-    probe_min: float
-
-    @classmethod
-    def of(
-        cls, reference: Candidate, taken: Candidate | None, tried: Sequence[Candidate], gradients: Tensor
-    ) -> SearchReport:
-        """Sum up a search; where nothing was accepted, the best candidate is the one with the highest score."""
-        best = taken or max((c for c in tried if c.finite), key=lambda c: c.score, default=reference)
-        similarities = pairwise(gradients)
-        return cls(
-            accepted=taken is not None,
-            candidates=len(tried),
-            sim0=reference.score,
-            sim_best=best.score,
-            gain=taken.score - reference.score if taken else 0.0,
-            loss0=reference.loss,
-            loss_best=best.loss,
-            probe_mean=float(similarities.mean()),
-            probe_min=float(similarities.min()),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values for the round's record."""
-        return asdict(self)
 
 
 class Annealing(Settings):
@@ -88,14 +51,14 @@ class Annealing(Settings):
             raise ValueError(f"after = {{lr = ...}} adds whole gradients: expected no sketch, found {self.sketch}")
         return self
 
-    def search(self, vector: Tensor, layout: Layout, seed: int, probe: Probe) -> tuple[Tensor, SearchReport | None]:
-        """The point to go on from (``vector`` itself if nothing is accepted), and what was found.
+    def search(self, vector: Tensor, layout: Layout, seed: int) -> Search:
+        """Look around ``vector``, which is itself the point to go on from if nothing is accepted.
 
-        Fewer than two answering clients have no pairs to compare: the search is skipped and the report is ``None``.
+        Fewer than two answering clients have no pairs to compare: the search is skipped and there is no report.
         """
         if self.k == 0:
             return vector, None
-        reference_answers = next(iter(probe([()])))
+        (reference_answers,) = yield [()]
         clients = {update.client for update in reference_answers}
         if len(clients) < 2:
             return vector, None
@@ -103,23 +66,56 @@ class Annealing(Settings):
         reference = Candidate((), self.score.to_beat(gradients), _mean_loss(reference_answers))
         tried: list[Candidate] = []
 
-        def evaluate(paths: Sequence[Path]) -> Iterator[Candidate]:
-            for path, answers in zip(paths, probe(paths), strict=True):
-                same = [update for update in answers if update.client in clients]
+        def judged(paths: Sequence[Path], answers: Iterator[list[Update]]) -> Iterator[Candidate]:
+            for path, found in zip(paths, answers, strict=True):
+                same = [update for update in found if update.client in clients]
                 complete = len(same) == len(clients)  # a client that failed here would be compared with nobody
                 score = self.score.candidate(_rows(same), gradients) if complete else float("nan")
                 tried.append(Candidate(path, score, _mean_loss(same) if complete else float("nan")))
                 yield tried[-1]
 
         seeds = [derive(seed, "perturbation", k) for k in range(self.k)]
-        taken = self.walk.search(seeds, evaluate, reference, self.accept)
+        taken = yield from _walked(self.walk.search(seeds, reference, self.accept), judged)
         found = vector
         if taken is not None:
             found = self.perturbation.follow(vector, layout, taken.path)
             found = found if self.step == 1.0 else torch.lerp(vector, found, self.step)
         if isinstance(self.after, StaleSum):
             found = found + self.after.lr * gradients.sum(dim=0)  # rows are minus the gradients
-        return found, SearchReport.of(reference, taken, tried, gradients)
+        return found, _report(reference, taken, tried, gradients)
+
+
+Judge = Callable[[Sequence[Path], Iterator[list[Update]]], Iterator[Candidate]]
+
+
+def _walked(walk: Steps, judge: Judge) -> Generator[Sequence[Path], Iterator[list[Update]], Candidate | None]:
+    """Pass a walk's paths on, and what was found there back to it as candidates."""
+    try:
+        paths = next(walk)
+        while True:
+            paths = walk.send(judge(paths, (yield paths)))
+    except StopIteration as end:
+        taken: Candidate | None = end.value
+        return taken
+
+
+def _report(
+    reference: Candidate, taken: Candidate | None, tried: Sequence[Candidate], gradients: Tensor
+) -> SearchReport:
+    """Sum up a search; where nothing was accepted, the best candidate is the one with the highest score."""
+    best = taken or max((c for c in tried if c.finite), key=lambda c: c.score, default=reference)
+    similarities = pairwise(gradients)
+    return SearchReport(
+        accepted=taken is not None,
+        candidates=len(tried),
+        sim0=reference.score,
+        sim_best=best.score,
+        gain=taken.score - reference.score if taken else 0.0,
+        loss0=reference.loss,
+        loss_best=best.loss,
+        probe_mean=float(similarities.mean()),
+        probe_min=float(similarities.min()),
+    )
 
 
 def _rows(updates: Sequence[Update]) -> Tensor:
