@@ -161,3 +161,73 @@ def test_the_trial_leaves_the_mode_alone():
     assert module.training
     check_model("mine", module.eval(), torch.zeros(2, 64), lambda outputs: None)
     assert not module.training
+
+
+class Chatty(nn.Module):
+    """A user's model of text, with as many rows as it is told and scores for 9 tokens."""
+
+    def __init__(self, rows=9, places=20):
+        super().__init__()
+        self.token = nn.Embedding(rows, 4)
+        self.place = nn.Embedding(places, 4)
+        self.head = nn.Linear(4, 9)
+
+    def forward(self, tokens):
+        return self.head(self.token(tokens) + self.place(torch.arange(tokens.shape[1])))
+
+
+def test_a_model_of_text_is_tried_on_tokens():
+    for name in ("char_lstm", "tiny_transformer"):
+        assert build(name, (6,), 9, seed=0)(torch.zeros(3, 6, dtype=torch.int64)).shape == (3, 6, 9)
+    told = Chatty()
+    told.takes_tokens = True
+    build(told, (6,), 9, seed=0)
+    with pytest.raises(
+        ModelError, match=r"gives \(2, 6, 9\) .*; expected \(2, 6, 8\): a score of each of the 8 tokens"
+    ):
+        build(told, (6,), 8, seed=0)
+
+
+def test_an_embedding_that_is_too_small_is_found_when_the_model_is_built():
+    """Neither a batch nor a client need hold the largest token."""
+    text = torch.zeros(2, 6, dtype=torch.int64)
+    for given in ({"inputs": text, "check": lambda outputs: None}, {}):
+        mine = Chatty(rows=5)
+        mine.takes_tokens = not given
+        with pytest.raises(
+            ModelError,
+            match=r"'Chatty' cannot take examples of shape \(6,\): its embedding 'token' has 5 rows, expected 9",
+        ):
+            build(mine, (6,), 9, seed=0, **given)
+    with pytest.raises(ModelError, match=r"its embedding 'place' has 4 rows, expected 6 or more: .* place of a text"):
+        build(Chatty(places=4), (6,), 9, seed=0, inputs=text, check=lambda outputs: None)
+
+
+def test_the_vocabulary_of_a_classifier_of_texts_is_its_own():
+    """It has 20 classes and 5 tokens; number 19 is no token."""
+    model, texts = (
+        nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(24, 20)),
+        torch.zeros(2, 6, dtype=torch.int64),
+    )
+    assert build(model, (6,), 20, seed=0, inputs=texts)(texts).shape == (2, 20)
+
+
+def test_the_trial_leaves_no_hooks():
+    module = Chatty()
+    check_model("mine", module, torch.zeros(2, 6, dtype=torch.int64), lambda outputs: None)
+    assert not any(part._forward_pre_hooks for part in module.modules())
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "inputs", "message"),
+    [
+        ("char_lstm", (6,), torch.zeros(2, 6), "model 'char_lstm' takes tokens, found numbers"),
+        ("mlp", (6,), torch.zeros(2, 6, dtype=torch.int64), "model 'mlp' takes numbers, found tokens"),
+        ("char_lstm", (1, 8, 8), None, r"'char_lstm': expected texts of shape \(tokens,\), found shape \(1, 8, 8\)"),
+        ("tiny_transformer", (), None, r"'tiny_transformer': expected texts of shape \(tokens,\), found shape \(\)"),
+    ],
+)
+def test_models_of_text_and_of_numbers_are_not_mixed_up(name, shape, inputs, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        build(name, shape, 9, seed=0, inputs=inputs)
+    assert "\n" not in str(caught.value)

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from fedpace.core import FlatModule, ModelError
-from fedpace.models import CNN4, LeNet, Linear, ResNet8, ResNet18, SmallCNN, build, models
+from fedpace.models import CNN4, MLP, LeNet, Linear, ResNet8, ResNet18, SmallCNN, build, head_names, models
 
+IMAGES = [name for name in models.names() if not getattr(models.get(name), "takes_tokens", False)]
 NORMALISED = ["small_cnn", "resnet8", "resnet18"]
 
 
@@ -32,6 +33,7 @@ def kinds(module):
         (ResNet18, (3, 32, 32), 11_173_962),
         (ResNet8, (3, 32, 32), 78_042),
         (ResNet8, (1, 28, 28), 77_754),
+        (MLP, (30,), 6_794),
     ],
 )
 def test_number_of_parameters(model, shape, size):
@@ -47,7 +49,7 @@ def test_cnn4_has_the_parameters_of_pfllib(shape, classes, size):
     assert sum(p.numel() for p in CNN4(shape, classes).parameters()) == size
 
 
-@pytest.mark.parametrize("name", models.names())
+@pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 17, 20)])
 def test_scores_depend_on_every_parameter(name, shape):
     torch.manual_seed(0)
@@ -56,7 +58,7 @@ def test_scores_depend_on_every_parameter(name, shape):
     assert all(p.grad.any() for name, p in module.named_parameters() if name.endswith("weight"))
 
 
-@pytest.mark.parametrize("name", models.names())
+@pytest.mark.parametrize("name", IMAGES)
 def test_channels_last_gives_the_same_scores(name):
     module = models.get(name)((3, 32, 32), 10).eval()
     images = torch.randn(4, 3, 32, 32)
@@ -79,7 +81,7 @@ def test_smallest_images():
         ResNet18((3, 7, 8), 10)
     with pytest.raises(ModelError, match=r"'resnet8': .* found shape \(64,\)"):
         ResNet8((64,), 10)
-    with pytest.raises(ModelError, match=r"'lenet': .* found shape \(64,\)"):
+    with pytest.raises(ModelError, match=r"'lenet': .* found shape \(64,\); .* or use 'mlp' or 'linear'"):
         LeNet((64,), 10)
 
 
@@ -158,3 +160,23 @@ def test_lenet_has_a_norm_only_where_one_is_asked_for(norm):
     assert not any(isinstance(module, tuple(kinds.values())) for module in plain.modules())
     assert sum(isinstance(module, kinds[norm]) for module in normed.modules()) == 2
     assert normed(torch.zeros(2, 3, 28, 28)).shape == (2, 10)
+
+
+def test_mlp_has_the_layers_that_were_asked_for():
+    def widths(module):
+        return [layer.out_features for layer in module.modules() if isinstance(layer, nn.Linear)]
+
+    assert widths(MLP((5,), 3)) == [64, 64, 3]
+    assert widths(MLP((5,), 3, width=8, depth=3)) == [8, 8, 8, 3]
+    assert widths(MLP((5,), 3, depth=0)) == [3]
+    assert nn.LayerNorm not in kinds(MLP((5,), 3))
+    assert nn.LayerNorm in kinds(MLP((5,), 3, norm="layer"))
+    assert head_names(MLP((5,), 3, norm="layer")) == ("head.weight", "head.bias")
+    with pytest.raises(ModelError, match="norm: expected 'none' or 'layer', found 'batch'"):
+        MLP((5,), 3, norm="batch")
+
+
+def test_with_layer_norm_mlp_does_not_see_how_large_its_inputs_are():
+    module, rows = MLP((5,), 3, depth=1, norm="layer"), torch.randn(4, 5)
+    module.features[1].bias.data.zero_()
+    torch.testing.assert_close(module(rows), module(100 * rows), atol=1e-3, rtol=1e-3)

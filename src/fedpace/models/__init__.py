@@ -3,15 +3,21 @@
 from fedpace.models._head import head_names, head_part
 from fedpace.models._model import models
 from fedpace.models._options import ModelConfig, parse_model
-from fedpace.models.build import Check, Model, Shape, build, check_model
+from fedpace.models._trial import Check, Shape, check_model
+from fedpace.models.build import Model, build
+from fedpace.models.char_lstm import CharLSTM
 from fedpace.models.cnn4 import CNN4
 from fedpace.models.lenet import LeNet
 from fedpace.models.linear import Linear
+from fedpace.models.mlp import MLP
 from fedpace.models.resnet import ResNet8, ResNet18
 from fedpace.models.small_cnn import SmallCNN
+from fedpace.models.tiny_transformer import TinyTransformer
 
 __all__ = [
     "CNN4",
+    "MLP",
+    "CharLSTM",
     "Check",
     "LeNet",
     "Linear",
@@ -21,6 +27,7 @@ __all__ = [
     "ResNet18",
     "Shape",
     "SmallCNN",
+    "TinyTransformer",
     "build",
     "check_model",
     "head_names",
