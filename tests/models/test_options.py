@@ -5,7 +5,7 @@ import pytest
 from torch import nn
 
 from fedpace.core import ConfigError, ModelError
-from fedpace.models import ModelConfig, ResNet8, build, parse_model
+from fedpace.models import Adapter, ModelConfig, ResNet8, build, parse_model
 
 WIDTH = 3
 
@@ -77,6 +77,9 @@ def test_a_table_without_a_name_describes_the_default():
         ({"name": "mlp", "depth": -1}, "model 'mlp': depth: input should be greater than or equal to 0, found -1"),
         ({"name": "mlp", "norm": "batch"}, "model 'mlp': unknown norm 'batch'; known: layer, none"),
         ({"name": "char_lstm", "hiden": 8}, r"model 'char_lstm': unknown option 'hiden'; did you mean 'hidden'\?"),
+        ({"name": "mlp", "weights": 3}, "model: weights: input should be a valid string, found 3"),
+        ({"name": "mlp", "adapter": {"rnk": 2}}, r"model: unknown key 'adapter.rnk'; did you mean 'rank'\?"),
+        ({"name": "mlp", "adapter": {"rank": 0}}, "model: adapter.rank: input should be greater than or equal to 1"),
         ({"name": "resnet", "norm": "batch"}, r"unknown model 'resnet'; did you mean 'resnet8'\?"),
         ({"name": f"{__name__}:own_factory", "widht": 1}, r"unknown option 'widht'; did you mean 'width'\?"),
         ({"name": f"{__name__}:WIDTH", "width": 1}, "expected a class or a function, found 3"),
@@ -98,3 +101,19 @@ def test_a_users_factory_that_cannot_be_called_is_one_line():
         build(f"{__name__}:needs", (1, 8, 8), 10, seed=0)
     with pytest.raises(ConfigError, match="expected a class or a function, found 3"):
         build(f"{__name__}:WIDTH", (1, 8, 8), 10, seed=0)
+
+
+def test_weights_and_adapter_are_no_options_and_survive_the_config():
+    table = {"name": "mlp", "width": 8, "weights": "runs/x", "adapter": {"rank": 2, "targets": ["features.1"]}}
+    found = parse_model(table)
+    adapter = Adapter(rank=2, targets=("features.1",))
+    assert found == ModelConfig(name="mlp", options={"width": 8}, weights="runs/x", adapter=adapter)
+    assert found.model_dump(mode="json") == {
+        "name": "mlp",
+        "width": 8,
+        "weights": "runs/x",
+        "adapter": {"rank": 2, "alpha": 8.0, "targets": ["features.1"], "train_head": False},
+    }
+    for mode in ("json", "python"):
+        assert parse_model(found.model_dump(mode=mode)) == found
+    assert parse_model({"name": "mlp", "adapter": {}}) == ModelConfig(name="mlp", options={}, adapter=Adapter())

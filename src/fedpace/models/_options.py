@@ -1,4 +1,4 @@
-"""A model with options, as config writes it: ``{name = "resnet8", norm = "batch"}``, perhaps with its head's name."""
+"""A model with options, as config writes it: ``{name = "resnet8", norm = "batch"}``, and what it starts from."""
 
 from __future__ import annotations
 
@@ -12,20 +12,26 @@ from torch import nn
 
 from fedpace.core import ConfigError, Settings, did_you_mean, first_error
 from fedpace.models._model import models
+from fedpace.models.adapter import Adapter
 
 _KEYWORDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _GIVEN = ("shape", "classes")  # the data decide these
+_OTHER = ("head", "weights", "adapter")  # what a table may say beside name and options
 
 
 class ModelConfig(Settings):
     """A model's name and the keyword arguments that it is built with; an option that it does not take is an error.
 
-    ``head`` is no option: it names the part of the model that personalised methods treat as its head.
+    Three keys are no options. ``head`` names the part of the model that personalised methods treat as its head.
+    ``weights`` is the safetensors file, or the folder of the run, from which it takes its weights. With an ``adapter``
+    only that is trained.
     """
 
     name: str
     options: dict[str, JsonValue]
     head: str | None = None
+    weights: str | None = None
+    adapter: Adapter | None = None
 
     @model_validator(mode="after")
     def _taken(self) -> ModelConfig:
@@ -43,7 +49,8 @@ class ModelConfig(Settings):
 
     @model_serializer
     def _as_table(self) -> dict[str, Any]:
-        return {"name": self.name, **self.options, **({} if self.head is None else {"head": self.head})}
+        other = {key: value for key in _OTHER if (value := getattr(self, key)) is not None}
+        return {"name": self.name, **self.options, **other}
 
     def factory(self) -> Callable[..., nn.Module]:
         """The class or function behind the name."""
@@ -66,22 +73,23 @@ def _check_value(name: str, option: str, value: JsonValue, annotation: Any) -> N
 
 
 def parse_model(value: Any, default: str | None = None) -> str | ModelConfig:
-    """A name as it is, a table as a :class:`ModelConfig`; one without options and head is its name alone.
+    """A name as it is, a table as a :class:`ModelConfig`; one with nothing but a name is its name alone.
 
     A table without a name describes the ``default``. Whether a name alone is known shows when the model is built,
     because the config of a run may name a user's module that no registry holds.
 
     >>> parse_model({"name": "resnet8", "norm": "batch"})
-    ModelConfig(name='resnet8', options={'norm': 'batch'}, head=None)
+    ModelConfig(name='resnet8', options={'norm': 'batch'}, head=None, weights=None, adapter=None)
     """
     if isinstance(value, str):
         return value
     table = value.model_dump() if isinstance(value, ModelConfig) else value
     if not isinstance(table, Mapping) or table.get("name", default) is None:
         raise ConfigError(f"model: expected a name or a table with 'name', found {value!r}")
-    options = {key: value for key, value in table.items() if key not in ("name", "head")}
+    other = {key: table[key] for key in _OTHER if table.get(key) is not None}
+    options = {key: value for key, value in table.items() if key not in ("name", *_OTHER)}
     try:
-        found = ModelConfig(name=table.get("name", default), options=options, head=table.get("head"))
+        found = ModelConfig(name=table.get("name", default), options=options, **other)
     except ValidationError as error:
         raise ConfigError(f"model: {first_error(ModelConfig, error)}") from None
-    return found if options or found.head is not None else found.name
+    return found if options or other else found.name

@@ -15,6 +15,8 @@ from fedpace.models._head import HEAD, head_names
 from fedpace.models._model import models
 from fedpace.models._options import ModelConfig, parse_model
 from fedpace.models._trial import Check, Shape, check_model, places, reason, rows, shapes
+from fedpace.models.adapter import adapted
+from fedpace.models.weights import load_weights, read_weights
 
 Model = str | Mapping[str, Any] | ModelConfig | nn.Module | Callable[..., nn.Module]
 
@@ -37,12 +39,12 @@ def build(
     torch.Size([2, 10])
     """
     chosen = model if isinstance(model, nn.Module) or callable(model) else _described(model)
-    with torch.random.fork_rng(devices=[]):  # also for the trial, which draws the weights of lazy layers
+    with torch.random.fork_rng(devices=[]):  # also for the trial, which draws the weights of lazy layers, and adapters
         torch.manual_seed(derive(seed, "model"))
         name, module = _made(chosen, shape, outputs)
         _try(name, module, shape, outputs, inputs, check)
-    if isinstance(chosen, ModelConfig) and chosen.head is not None:
-        setattr(module, HEAD, chosen.head)
+        if isinstance(chosen, ModelConfig):
+            module = _started(module, chosen)
     if hasattr(module, HEAD):
         head_names(module)  # a wrong name shows now and not in the first round
     return module
@@ -97,6 +99,21 @@ def _try(name: str, module: nn.Module, shape: Shape, outputs: int, inputs: Input
     if are_tokens and inputs.dim() > 1 and found.shape == (*inputs.shape, outputs):
         largest = torch.full_like(inputs, outputs - 1)  # which need not be in a small batch
         check_model(name, module, largest, lambda found: None)
+
+
+def _started(module: nn.Module, config: ModelConfig) -> nn.Module:
+    """The module as the config wants it before the first round: its head, its weights, its adapter."""
+    if config.head is not None:
+        setattr(module, HEAD, config.head)
+    weights = None if config.weights is None else read_weights(config.weights)
+    with_adapter = config.adapter is not None and weights is not None and any(".lora_" in name for name in weights)
+    if weights is not None and not with_adapter:
+        load_weights(module, weights)
+    if config.adapter is not None:
+        module = adapted(module, config.adapter)
+    if weights is not None and with_adapter:  # of a run with this adapter, which goes on
+        load_weights(module, weights)
+    return module
 
 
 def _arguments(
