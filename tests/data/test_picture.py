@@ -85,3 +85,13 @@ def test_vectors_and_unknown_formats_are_refused(tmp_path, name):
     message = "ends in .pdf" if name.endswith("doc") else r"expected images with 1 or 3 channels, found shape \(1,\)"
     with pytest.raises(DataError, match=message):
         save_examples_figure(Data("two", toy([0, 1] * 9), toy([0, 1])).partition("iid", clients=1), tmp_path / name)
+
+
+@pytest.mark.parametrize("clients", [3, 8, 60])
+def test_data_without_classes_are_counted_together(clients, tmp_path):
+    federation = load("diabetes").partition("iid", clients=clients)
+    text = printed(federation)
+    assert all(str(len(client)) in text for client in federation.clients)
+    assert set(text) & set("▇█")
+    save_counts_figure(federation, tmp_path / "counts.png")
+    assert (tmp_path / "counts.png").stat().st_size > 1000

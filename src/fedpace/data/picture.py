@@ -44,7 +44,7 @@ def _bars(federation: Federation, counts: Indices, caption: str) -> Table:
     table.add_column("class", footer="all")
     for name, size in zip(federation.client_names, counts.sum(axis=1), strict=True):
         table.add_column(f"client {name}" if name.isdecimal() else name, footer=f"{size:>5}")
-    for label, row in zip(federation.classes, counts.T, strict=True):
+    for label, row in zip(_kinds(federation), counts.T, strict=True):
         table.add_row(label, *(Text(f"{count:>5} ").append_text(_bar(count, counts.max())) for count in row))
     return table
 
@@ -54,6 +54,11 @@ def _bar(count: int, most: int) -> Text:
     return Text("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip(), style=_colour(count, most))
 
 
+def _kinds(federation: Federation) -> tuple[str, ...]:
+    """What is counted: examples of each class, or where there are no classes examples."""
+    return federation.classes or ("examples",)
+
+
 def _blocks(federation: Federation, counts: Indices, caption: str) -> Table:
     shown = _evenly(len(federation), MOST_ROWS)
     if len(shown) < len(federation):
@@ -61,7 +66,8 @@ def _blocks(federation: Federation, counts: Indices, caption: str) -> Table:
     table = Table(title=federation.name, caption=caption)
     table.add_column("client")
     table.add_column("examples", justify="right")
-    table.add_column(f"{len(federation.classes)} classes, {federation.classes[0]} to {federation.classes[-1]}")
+    kinds = federation.classes
+    table.add_column(f"{len(kinds)} classes, {kinds[0]} to {kinds[-1]}" if kinds else "beside the largest")
     for client in shown:
         blocks = [_block(count, counts.max()) for count in counts[client]]
         table.add_row(federation.client_names[client], str(counts[client].sum()), Text().join(blocks))
@@ -93,7 +99,7 @@ def save_counts_figure(federation: Federation, path: str | Path) -> None:
     else:
         figure.colorbar(axes.imshow(counts, aspect="auto", origin="lower", cmap="viridis"), label="examples")
     if classes <= MOST_ROWS:
-        axes.set_yticks(range(classes), federation.classes)
+        axes.set_yticks(range(classes), _kinds(federation))
     figure.savefig(path, dpi=150)
 
 
