@@ -116,6 +116,6 @@ class Recorder:
     def __len__(self):
         return len(self._shard)
 
-    def batch(self, positions):
+    def batch(self, positions, padding=0):
         self.asked.append(positions.tolist())
-        return self._shard.batch(positions)
+        return self._shard.batch(positions, padding)

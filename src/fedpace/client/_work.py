@@ -117,7 +117,7 @@ class BatchedWork(ClientWork):
             if step % per_epoch == 0:
                 order = torch.randperm(len(shard), generator=generator)
             start = step % per_epoch * size
-            yield shard.batch(order[start : start + size])
+            yield shard.batch(order[start : start + size], padding=context.task.padding)
 
     def steps(self, shard: Shard, *, epochs: int | None = None, batch: int | None = None) -> int:
         """How many batches that will be."""

@@ -22,10 +22,12 @@ from fedpace.data.partitions import (
     partitions,
 )
 from fedpace.data.picture import counts_table, save_counts_figure, save_examples_figure
+from fedpace.data.ragged import PAD, Ragged
 from fedpace.data.shifts import Coloured, Mechanism, Rotated, Setting, Shift, shifts
 from fedpace.data.sources import Source, sources
 
 __all__ = [
+    "PAD",
     "Assignment",
     "Batch",
     "By",
@@ -45,6 +47,7 @@ __all__ = [
     "Pathological",
     "Practical",
     "Quantity",
+    "Ragged",
     "Rotated",
     "Setting",
     "Shard",

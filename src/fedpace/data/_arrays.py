@@ -12,6 +12,7 @@ from fedpace.core import DataError
 from fedpace.data._encode import encode
 from fedpace.data.data import Data
 from fedpace.data.dataset import Array, Arrays, Dataset
+from fedpace.data.ragged import Ragged
 
 Pair = tuple[Any, Any]
 
@@ -25,6 +26,8 @@ def from_arrays(train: Pair, test: Pair | None = None) -> Data:
     for pair in pairs:
         if len(pair) != 2:
             raise DataError(f"arrays: expected a pair (inputs, labels), found {len(pair)} parts")
+    if any(isinstance(targets, Ragged) for _, targets in pairs):
+        raise DataError("arrays: expected a class or as many numbers for each example, found rows of different length")
     targets, classes = _targets([_array(targets) for _, targets in pairs])
     inputs = [_all_inputs(inputs) for inputs, _ in pairs]
     return Data("arrays", *(Dataset(x, y, classes) for x, y in zip(inputs, targets, strict=True)))
@@ -39,6 +42,8 @@ def _targets(columns: list[Array]) -> tuple[list[Array], tuple[str, ...]]:
 
 
 def _all_inputs(inputs: Any) -> Arrays:
+    if isinstance(inputs, Ragged):
+        return inputs
     if isinstance(inputs, Mapping):
         return {name: _inputs(_array(values)) for name, values in inputs.items()}
     return _inputs(_array(inputs))

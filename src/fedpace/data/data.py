@@ -34,9 +34,8 @@ class Data:
 
     def __post_init__(self) -> None:
         if self.test is not None:
-            for what in ("classes", "shape", "vocabulary"):
-                train, test = getattr(self.train, what), getattr(self.test, what)
-                if train != test:
+            for what, train in self.train.form.items():
+                if train != (test := self.test.form[what]):
                     raise DataError(f"data '{self.name}': train and test differ in {what}: {train} and {test}")
 
     def __repr__(self) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpace.core import DataError, did_you_mean
 from fedpace.data._names import listed
+from fedpace.data.ragged import Ragged
 
 Array = NDArray[Any]
-Arrays = Array | Mapping[str, Array]
+Rows = Array | Ragged
+Arrays = Rows | Mapping[str, Rows]
 Indices = NDArray[np.int64]
 Shape = tuple[int, ...] | dict[str, tuple[int, ...]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +36,15 @@ class Dataset:
     ``inputs`` are uint8 images (n × height × width × channels), float32 arrays (n × anything) that are taken as they
     are, int64 tokens, which stay integers, or several of these by name. ``targets`` are one class per example, which
     index ``classes``; or, where there are no classes, float32 numbers (one or a row per example), or int64 rows of
-    tokens, of which ``vocabulary`` names each. ``domains``, where the data have them, index ``domain_names``; further
-    ``columns`` say where an example comes from.
+    tokens, of which ``vocabulary`` names each. Rows that differ in length are a :class:`Ragged`. ``domains``, where the
+    data have them, index ``domain_names``; further ``columns`` say where an example comes from.
 
     >>> Dataset(np.zeros((2, 8, 8, 1), np.uint8), np.array([0, 1]), ("cat", "dog")).shape
     (1, 8, 8)
     """
 
     inputs: Arrays
-    targets: Array
+    targets: Rows
     classes: tuple[str, ...] = ()
     domains: Indices | None = None
     domain_names: tuple[str, ...] = ()
@@ -54,7 +57,7 @@ class Dataset:
         if len(lengths := {len(array) for array in self._named_inputs().values()}) > 1:
             raise DataError(f"inputs: expected as many examples of each, found {listed(sorted(lengths))}")
         if self.classes:
-            self._check_indices("labels", self.targets, self.classes)
+            self._check_indices("labels", self.labels, self.classes)
         else:
             self._check_numbers()
         if self.domains is not None:
@@ -64,7 +67,7 @@ class Dataset:
         for name, column in self.columns.items():
             self._check_indices(f"column '{name}'", column.values, column.names)
 
-    def _named_inputs(self) -> Mapping[str, Array]:
+    def _named_inputs(self) -> Mapping[str, Rows]:
         return self.inputs if isinstance(self.inputs, Mapping) else {"inputs": self.inputs}
 
     def _check_indices(self, what: str, values: Indices, names: tuple[str, ...]) -> None:
@@ -83,7 +86,8 @@ class Dataset:
                 f"targets: expected float32 numbers or int64 tokens for each of {len(self)} examples, found {kind} of "
                 f"shape {self.targets.shape}"
             )
-        if kind == np.float32 and not np.isfinite(self.targets).all():
+        numbers = self.targets.flat if isinstance(self.targets, Ragged) else self.targets
+        if kind == np.float32 and not np.isfinite(numbers).all():
             raise DataError("targets: expected numbers, found NaN or infinity; leave these examples out")
 
     def __len__(self) -> int:
@@ -94,7 +98,7 @@ class Dataset:
         """The targets where they are classes; other data cannot be dealt by class."""
         if not self.classes:
             raise DataError("the targets are no classes: deal the examples with 'iid', 'quantity' or 'by'")
-        return self.targets
+        return cast(Indices, self.targets)
 
     @property
     def outputs(self) -> int:
@@ -105,9 +109,21 @@ class Dataset:
 
     @property
     def shape(self) -> Shape:
-        """One example's shape as a model sees it: channels first for images; of several inputs, each one's."""
-        shapes = {name: _shape(array) for name, array in self._named_inputs().items()}
-        return shapes if isinstance(self.inputs, Mapping) else shapes["inputs"]
+        """One example's shape as a model sees it: channels first for images; of several inputs, each one's.
+
+        Of rows that differ in length it is the longest one's.
+        """
+        return per_input(_shape, self.inputs)
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """What two data sets must have in common for one model; rows of different length have no shape in common."""
+        return {
+            "classes": self.classes,
+            "shape": per_input(_form, self.inputs),
+            "shape of targets": () if self.classes else _form(self.targets),
+            "vocabulary": self.vocabulary,
+        }
 
     def column(self, name: str) -> Column:
         """Where examples come from; an unknown name is an error that names the nearest one."""
@@ -143,14 +159,14 @@ class Dataset:
                     f"{listed(theirs[what])}"
                 )
         both = (self._named_inputs(), other._named_inputs())
-        inputs = {name: np.concatenate([side[name] for side in both]) for name in both[0]}
+        inputs = {name: _joined([side[name] for side in both]) for name in both[0]}
         domains = None
         if self.domains is not None and other.domains is not None:  # both or neither, by their names
             domains = np.concatenate([self.domains, other.domains])
         return replace(
             self,
             inputs=inputs if isinstance(self.inputs, Mapping) else inputs["inputs"],
-            targets=np.concatenate([self.targets, other.targets]),
+            targets=_joined([self.targets, other.targets]),
             domains=domains,
             columns={
                 name: Column(np.concatenate([column.values, other.columns[name].values]), column.names)
@@ -161,18 +177,28 @@ class Dataset:
     def _joins(self) -> dict[str, Any]:
         """What two data sets must have in common to be one."""
         columns = {name: column.names for name, column in self.columns.items()}
-        kinds = {"classes": self.classes, "domain_names": self.domain_names, "shape": self.shape}
-        return {**kinds, "columns": columns, "vocabulary": self.vocabulary}
+        return {**self.form, "domain_names": self.domain_names, "columns": columns}
 
 
 def taken(inputs: Arrays, indices: Indices) -> Arrays:
     """Some examples of one input or of several; always a copy."""
+    return per_input(lambda rows: rows[indices], inputs)
+
+
+def per_input(function: Callable[[Rows], T], inputs: Arrays) -> T | dict[str, T]:
+    """What ``function`` makes of the input, or of each of several by name."""
     if isinstance(inputs, Mapping):
-        return {name: array[indices] for name, array in inputs.items()}
-    return inputs[indices]
+        return {name: function(rows) for name, rows in inputs.items()}
+    return function(inputs)
 
 
-def _check_input(name: str, array: Array) -> None:
+def _joined(parts: list[Rows]) -> Rows:
+    if isinstance(parts[0], Ragged):
+        return Ragged.concatenate(cast(list[Ragged], parts))
+    return np.concatenate(cast(list[Array], parts))
+
+
+def _check_input(name: str, array: Rows) -> None:
     images = array.dtype == np.uint8 and array.ndim == 4
     numbers = array.dtype in (np.float32, np.int64) and array.ndim > 1
     if not (images or numbers):
@@ -182,8 +208,12 @@ def _check_input(name: str, array: Array) -> None:
         )
 
 
-def _shape(array: Array) -> tuple[int, ...]:
+def _shape(array: Rows) -> tuple[int, ...]:
     if array.dtype != np.uint8:
         return array.shape[1:]
     height, width, channels = array.shape[1:]
     return channels, height, width
+
+
+def _form(array: Rows) -> tuple[int | str, ...]:
+    return ("any length",) if isinstance(array, Ragged) else _shape(array)

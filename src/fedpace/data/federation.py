@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedpace.core import Inputs, PartitionError, derive
-from fedpace.data.dataset import Array, Arrays, Dataset, Indices, Shape, taken
+from fedpace.data.dataset import Array, Arrays, Dataset, Indices, Rows, Shape, per_input, taken
+from fedpace.data.ragged import PAD, Ragged
 from fedpace.data.shifts import Mechanism, Setting, Shift
 
 
@@ -43,34 +44,39 @@ class Shard:
         return shape if self.mechanism is None or isinstance(shape, dict) else self.mechanism.shape(shape)
 
     @property
+    def form(self) -> Any:
+        """The shape, where it is the same for all examples."""
+        return self.dataset.form["shape"] if self.mechanism is None else self.shape
+
+    @property
     def labels(self) -> Indices:
         """The classes of this shard's examples, in its order."""
         return self.dataset.labels[self.indices]
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Rows:
         """The targets of this shard's examples, in its order."""
-        found: Array = self.dataset.targets[self.indices]
-        return found
+        return self.dataset.targets[self.indices]
 
-    def batch(self, positions: Tensor | Array | slice) -> Batch:
+    def batch(self, positions: Tensor | Array | slice, padding: int = 0) -> Batch:
         """Inputs and targets at ``positions`` of this shard. Integers stay integers.
+
+        Rows that differ in length become as long as the longest of the batch: inputs with ``PAD``, targets with the
+        task's ``padding``.
 
         Images become (x/255 - 0.5) / 0.5, in channels_last memory. The constants are fixed (PFLlib's convention): in a
         federation nobody knows the mean and deviation of the pooled data.
         """
-        arrays, targets = self.arrays(positions)
-        if isinstance(arrays, Mapping):
-            return Batch({name: _tensor(array) for name, array in arrays.items()}, torch.from_numpy(targets))
-        return Batch(_tensor(arrays), torch.from_numpy(targets))
+        inputs, targets = self.arrays(positions)
+        return Batch(per_input(_tensor, inputs), torch.from_numpy(_padded(targets, padding)))
 
-    def arrays(self, positions: Tensor | Array | slice) -> tuple[Arrays, Array]:
+    def arrays(self, positions: Tensor | Array | slice) -> tuple[Arrays, Rows]:
         """Inputs as the data set has them, but shifted, and targets at ``positions`` of this shard."""
         indices = self.indices[positions if isinstance(positions, slice) else np.asarray(positions)]
         # Indexing with an array copies, so torch never sees the read-only memory of a mapped file.
         inputs, targets = taken(self.dataset.inputs, indices), self.dataset.targets[indices]
-        if self.mechanism is not None and not isinstance(inputs, Mapping):
-            inputs = np.ascontiguousarray(self.mechanism(inputs, targets, indices))
+        if self.mechanism is not None and isinstance(inputs, np.ndarray):
+            inputs = np.ascontiguousarray(self.mechanism(inputs, cast(Indices, targets), indices))
         return inputs, targets
 
     def class_counts(self) -> Indices:
@@ -111,9 +117,9 @@ class Federation:
             if not len(test):
                 raise PartitionError(f"client '{name}' has no test examples; use fewer clients or a larger test_share")
         _check_disjoint(self.clients)
-        shapes = {str(shard.shape) for shard in (*self.clients, *tests, self.test)}
-        if len(shapes) > 1:
-            raise PartitionError(f"expected examples of one shape, found {', '.join(sorted(shapes))}")
+        forms = {str(shard.form) for shard in (*self.clients, *tests, self.test)}
+        if len(forms) > 1:
+            raise PartitionError(f"expected examples of one shape, found {', '.join(sorted(forms))}")
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -127,8 +133,12 @@ class Federation:
 
     @property
     def shape(self) -> Shape:
-        """One example's shape as a model sees it."""
-        return self.test.shape
+        """One example's shape as a model sees it; of rows that differ in length, the longest one's."""
+        shapes: list[Any] = [shard.shape for shard in (*self.clients, *(self.client_tests or ()), self.test)]
+        if isinstance(shapes[0], dict):
+            return {name: max(shape[name] for shape in shapes) for name in shapes[0]}
+        longest: tuple[int, ...] = max(shapes)
+        return longest
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -161,8 +171,10 @@ class Federation:
         digest = blake2b(repr((self.classes, self.shape, self.client_names)).encode(), digest_size=16)
         for shard in (*self.clients, *(self.client_tests or ()), self.test):
             digest.update(len(shard).to_bytes(8, "little"))
-            digest.update(np.ascontiguousarray(shard.indices).tobytes() + np.ascontiguousarray(shard.targets).tobytes())
-            digest.update(np.ascontiguousarray(shard.dataset.inputs[shard.indices[0]]).tobytes())
+            digest.update(shard.indices.tobytes() + shard.targets.tobytes())
+            first = taken(shard.dataset.inputs, shard.indices[:1])
+            for rows in first.values() if isinstance(first, Mapping) else [first]:
+                digest.update(rows.tobytes())
             if shard.mechanism is not None:
                 digest.update(repr(shard.mechanism).encode())
         return digest.hexdigest()
@@ -207,8 +219,12 @@ def _check_disjoint(shards: tuple[Shard, ...]) -> None:
             raise PartitionError(f"example {times.argmax()} is used {times.max()} times; each belongs to one client")
 
 
-def _tensor(array: Array) -> Tensor:
-    tensor = torch.from_numpy(array)
+def _padded(rows: Rows, value: int) -> Array:
+    return rows.padded(value) if isinstance(rows, Ragged) else rows
+
+
+def _tensor(rows: Rows) -> Tensor:
+    tensor = torch.from_numpy(_padded(rows, PAD))
     if tensor.dtype == torch.uint8:
         tensor = tensor.float().mul_(2 / 255).sub_(1).permute(0, 3, 1, 2)
     return tensor

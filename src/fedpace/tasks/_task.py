@@ -70,6 +70,7 @@ class Task(Named, ABC):
 
     metrics: ClassVar[tuple[Metric, ...]]
     classes: ClassVar[bool] = False  # whether a target is one class per example
+    padding: ClassVar[int] = 0  # what makes targets of different length equally long
 
     @property
     def headline(self) -> Metric:

@@ -31,6 +31,7 @@ class NextToken(Task):
         Metric("perplexity", rises=False),
         Metric("loss", rises=False),
     )
+    padding: ClassVar[int] = PADDING
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy per token."""
