@@ -25,12 +25,14 @@ from fedpace.data.picture import counts_table, save_counts_figure, save_examples
 from fedpace.data.ragged import PAD, Ragged
 from fedpace.data.shifts import Coloured, Mechanism, Rotated, Setting, Shift, shifts
 from fedpace.data.sources import Source, sources
+from fedpace.data.tokenizers import Characters, Pretrained, Tokenizer
 
 __all__ = [
     "PAD",
     "Assignment",
     "Batch",
     "By",
+    "Characters",
     "ClassesPerClient",
     "Coloured",
     "Column",
@@ -46,6 +48,7 @@ __all__ = [
     "Partition",
     "Pathological",
     "Practical",
+    "Pretrained",
     "Quantity",
     "Ragged",
     "Rotated",
@@ -54,6 +57,7 @@ __all__ = [
     "Shards",
     "Shift",
     "Source",
+    "Tokenizer",
     "Writers",
     "counts_table",
     "kind_of_targets",
