@@ -13,6 +13,7 @@ from fedpace.data._encode import encode
 from fedpace.data.data import Data
 from fedpace.data.dataset import Array, Arrays, Dataset
 from fedpace.data.ragged import Ragged
+from fedpace.data.tokenizers import Characters
 
 Pair = tuple[Any, Any]
 
@@ -20,7 +21,8 @@ Pair = tuple[Any, Any]
 def from_arrays(train: Pair, test: Pair | None = None) -> Data:
     """Data of pairs ``(inputs, targets)``, each a numpy array, a torch tensor or a list.
 
-    Inputs may be several by name. Targets that are floats are numbers to predict, others are classes.
+    Inputs may be several by name, or texts, which become characters. Targets that are floats are numbers to predict,
+    others are classes.
     """
     pairs = [train] if test is None else [train, test]
     for pair in pairs:
@@ -29,8 +31,15 @@ def from_arrays(train: Pair, test: Pair | None = None) -> Data:
     if any(isinstance(targets, Ragged) for _, targets in pairs):
         raise DataError("arrays: expected a class or as many numbers for each example, found rows of different length")
     targets, classes = _targets([_array(targets) for _, targets in pairs])
-    inputs = [_all_inputs(inputs) for inputs, _ in pairs]
-    return Data("arrays", *(Dataset(x, y, classes) for x, y in zip(inputs, targets, strict=True)))
+    inputs, vocabulary = _all_inputs([inputs for inputs, _ in pairs])
+    return Data(
+        "arrays", *(Dataset(x, y, classes, vocabulary=vocabulary) for x, y in zip(inputs, targets, strict=True))
+    )
+
+
+def is_texts(values: Any) -> bool:
+    """Whether these are strings, one or more of them."""
+    return isinstance(values, list | tuple) and bool(values) and all(isinstance(value, str) for value in values)
 
 
 def _targets(columns: list[Array]) -> tuple[list[Array], tuple[str, ...]]:
@@ -41,7 +50,17 @@ def _targets(columns: list[Array]) -> tuple[list[Array], tuple[str, ...]]:
     return list(found), classes
 
 
-def _all_inputs(inputs: Any) -> Arrays:
+def _all_inputs(splits: list[Any]) -> tuple[list[Arrays], tuple[str, ...]]:
+    """The inputs of each split, and of texts the vocabulary that they have in common."""
+    if not all(map(is_texts, splits)):
+        return [_split_inputs(inputs) for inputs in splits], ()
+    if "" in (everything := [text for texts in splits for text in texts]):
+        raise DataError(f"texts: expected one character or more in each, found none in text {everything.index('')}")
+    characters = Characters.of(everything)
+    return [Ragged.of([characters.encode(text) for text in texts]) for texts in splits], characters.vocabulary
+
+
+def _split_inputs(inputs: Any) -> Arrays:
     if isinstance(inputs, Ragged):
         return inputs
     if isinstance(inputs, Mapping):

@@ -7,22 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from fedpace.core import ConfigError, DataError, parse
-from fedpace.data._arrays import Pair, from_arrays
+from fedpace.data._arrays import Pair, from_arrays, is_texts
 from fedpace.data.data import Data
-from fedpace.data.sources import Folder, Leaf, Parquet, Source, sources
+from fedpace.data.sources import Folder, Leaf, Parquet, Source, Text, sources
 from fedpace.data.sources.leaf import json_splits
 from fedpace.data.sources.parquet import find_splits
 
 
-def load(source: str | Path | Pair | Data | Source | Mapping[str, Any], **parameters: Any) -> Data:
+def load(source: str | Path | Pair | list[str] | Data | Source | Mapping[str, Any], **parameters: Any) -> Data:
     """Load data.
 
     ``source`` is one of
 
     * a registered name (``fedpace.data.sources.names()``) with its parameters, such as ``size`` for images;
-    * a path: a parquet file, a folder with ``train.parquet``, a folder of LEAF's JSON files, or a folder of images
-      (``class_name/image.png``);
-    * a pair ``(inputs, labels)`` of arrays or tensors, with ``test=(inputs, labels)`` if there is a test set;
+    * a path: a parquet file, a folder with ``train.parquet``, a folder of LEAF's JSON files, a folder of images
+      (``class_name/image.png``), or a text (``.txt``);
+    * a list of texts, with the parameters of the source ``texts``;
+    * a pair ``(inputs, labels)`` of arrays, tensors or texts, with ``test=(inputs, labels)`` if there is a test set;
     * a source, a table with ``name``, or data that are loaded already.
 
     >>> load("digits")
@@ -30,6 +31,8 @@ def load(source: str | Path | Pair | Data | Source | Mapping[str, Any], **parame
     """
     if isinstance(source, str | Path):
         return _named(source, parameters).load()
+    if is_texts(source) and isinstance(source, list):
+        return parse(sources, {"name": "texts", "texts": source, **parameters}).load()
     if isinstance(source, tuple | list):
         test = parameters.pop("test", None)
         _refuse(parameters, "arrays take 'test' only")
@@ -41,7 +44,7 @@ def load(source: str | Path | Pair | Data | Source | Mapping[str, Any], **parame
 def _named(source: str | Path, parameters: dict[str, Any]) -> Source:
     """A registered name, the import path of a source, or a path; names win (write ``./digits`` for a folder)."""
     path = Path(source).expanduser()
-    looks_like_path = isinstance(source, Path) or "/" in source or source.endswith(".parquet")
+    looks_like_path = isinstance(source, Path) or "/" in source or source.endswith((".parquet", ".txt"))
     if source in sources.names() or not (looks_like_path or path.exists()):
         return parse(sources, {"name": source, **parameters})
     if not path.exists():
@@ -56,6 +59,8 @@ def _kind(path: Path) -> type[Source]:
         return Parquet
     if json_splits(path):
         return Leaf
+    if path.suffix == ".txt":
+        return Text
     return Parquet if path.is_file() else Folder
 
 

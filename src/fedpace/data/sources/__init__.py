@@ -2,6 +2,7 @@
 
 from fedpace.data.sources._known import KnownImages
 from fedpace.data.sources._source import ImageSource, Source, sources
+from fedpace.data.sources._text import TextSource
 from fedpace.data.sources.cifar10 import Cifar10
 from fedpace.data.sources.cifar100 import Cifar100
 from fedpace.data.sources.diabetes import Diabetes
@@ -15,6 +16,9 @@ from fedpace.data.sources.leaf import Leaf
 from fedpace.data.sources.mnist import Mnist
 from fedpace.data.sources.pacs import Pacs
 from fedpace.data.sources.parquet import Parquet
+from fedpace.data.sources.shakespeare import Shakespeare
+from fedpace.data.sources.text import Text
+from fedpace.data.sources.texts import Texts
 from fedpace.data.sources.tiny_imagenet import TinyImagenet
 
 __all__ = [
@@ -33,7 +37,11 @@ __all__ = [
     "Mnist",
     "Pacs",
     "Parquet",
+    "Shakespeare",
     "Source",
+    "Text",
+    "TextSource",
+    "Texts",
     "TinyImagenet",
     "sources",
 ]

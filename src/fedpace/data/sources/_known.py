@@ -15,6 +15,13 @@ from fedpace.data.sources._source import ImageSource
 from fedpace.data.sources.parquet import find_splits, read
 
 
+def folders(name: str) -> list[Path]:
+    """Where a data set of this name is looked for; the last one is where downloads go."""
+    given = os.environ.get("FEDPACE_DATA")
+    roots = [Path(given)] if given else []
+    return [root / name for root in (*roots, Path("data"), cache_folder() / "data")]
+
+
 class KnownImages(ImageSource, ABC):
     """A data set in the hub's parquet layout, in a folder that bears its registered name.
 
@@ -32,20 +39,16 @@ class KnownImages(ImageSource, ABC):
         """The files of the training set and, if there is one, of the test set."""
         return self._find() or self._fetch()
 
-    def _folders(self) -> list[Path]:
-        given = os.environ.get("FEDPACE_DATA")
-        roots = [Path(given)] if given else []
-        return [root / self.name for root in (*roots, Path("data"), cache_folder() / "data")]
-
     def _find(self) -> list[list[Path]]:
-        return next((splits for folder in self._folders() if (splits := find_splits(folder))), [])
+        return next((splits for folder in folders(self.name) if (splits := find_splits(folder))), [])
 
     def _fetch(self) -> list[list[Path]]:
         try:
-            download(self.repository, self._folders()[-1])
+            download(self.repository, folders(self.name)[-1])
         except ImportError:
+            tried = ", ".join(map(str, folders(self.name)))
             raise DataError(
-                f"data '{self.name}': no train.parquet in {', '.join(map(str, self._folders()))}; set FEDPACE_DATA to "
-                f"the folder that holds '{self.name}', or pip install 'fedpace[hub]' to download {self.repository}"
+                f"data '{self.name}': no train.parquet in {tried}; set FEDPACE_DATA to the folder that holds "
+                f"'{self.name}', or pip install 'fedpace[hub]' to download {self.repository}"
             ) from None
         return self._find()
