@@ -4,6 +4,7 @@ from fedpace.data._arrays import Pair
 from fedpace.data._load import load
 from fedpace.data.data import Data
 from fedpace.data.dataset import Column, Dataset
+from fedpace.data.encoding import Encoding
 from fedpace.data.federation import Batch, Federation, Shard, kind_of_targets
 from fedpace.data.partitions import (
     Assignment,
@@ -25,6 +26,7 @@ from fedpace.data.picture import counts_table, save_counts_figure, save_examples
 from fedpace.data.ragged import PAD, Ragged
 from fedpace.data.shifts import Coloured, Mechanism, Rotated, Setting, Shift, shifts
 from fedpace.data.sources import Source, sources
+from fedpace.data.table import Schema, Unseen
 from fedpace.data.tokenizers import Characters, Pretrained, Tokenizer
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Dataset",
     "Dirichlet",
     "DirichletHsu",
+    "Encoding",
     "Federation",
     "Iid",
     "LeaveOneDomainOut",
@@ -52,12 +55,14 @@ __all__ = [
     "Quantity",
     "Ragged",
     "Rotated",
+    "Schema",
     "Setting",
     "Shard",
     "Shards",
     "Shift",
     "Source",
     "Tokenizer",
+    "Unseen",
     "Writers",
     "counts_table",
     "kind_of_targets",

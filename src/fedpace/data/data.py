@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedpace.core import ConfigError, DataError, PartitionError, numpy_stream, parse
+from fedpace.data._encoded import encoded
 from fedpace.data._names import listed
 from fedpace.data.dataset import Dataset, Indices
 from fedpace.data.federation import Federation, Shard, kind_of_targets
@@ -41,9 +42,10 @@ class Data:
     def __repr__(self) -> str:
         test = "no test set" if self.test is None else f"{len(self.test)} test examples"
         domains = f", domains {listed(self.train.domain_names)}" if self.train.domain_names else ""
+        shape = f"shape {self.train.shape}" if self.train.schema is None else f"{len(self.train.shape)} columns"
         return (
             f"Data('{self.name}': {len(self.train)} training examples, {test}, {kind_of_targets(self.train)}, "
-            f"shape {self.train.shape}{domains})"
+            f"{shape}{domains})"
         )
 
     def partition(
@@ -59,7 +61,8 @@ class Data:
         ``partition`` is a registered name with its ``parameters``, a table with ``name``, or a partition. With the
         parameter ``test_share``, which all of them take, each client has a test set of its own; with ``limit`` no more
         than so many examples are dealt. ``shift`` (a name, a table or a shift) lets each client see its examples
-        differently; tests of a client see them as the client does, and the global test set as no client does.
+        differently; tests of a client see them as the client does, and the global test set as no client does. A table
+        becomes an array of numbers (:class:`fedpace.data.Encoding`), as the training examples of the clients say.
 
         >>> from fedpace.data import load
         >>> load("digits").partition("shards", clients=5, classes_per_client=2)
@@ -74,7 +77,7 @@ class Data:
         elif parameters:
             raise ConfigError(f"partition: expected a name beside parameters {sorted(parameters)}, found {partition!r}")
         chosen = parse(partitions, partition)
-        federation = self._dealt(chosen, numpy_stream(seed, "partition"))
+        federation = encoded(self._dealt(chosen, numpy_stream(seed, "partition")))
         return federation if shift is None else federation.shifted(parse(shifts, shift), seed)
 
     def _dealt(self, partition: Partition, rng: np.random.Generator) -> Federation:

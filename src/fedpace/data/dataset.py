@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedpace.core import DataError, did_you_mean
 from fedpace.data._names import listed
 from fedpace.data.ragged import Ragged
+from fedpace.data.table import Schema
 
 Array = NDArray[Any]
 Rows = Array | Ragged
@@ -37,7 +38,8 @@ class Dataset:
     are, int64 tokens, which stay integers, or several of these by name. ``targets`` are one class per example, which
     index ``classes``; or, where there are no classes, float32 numbers (one or a row per example), or int64 rows of
     tokens, of which ``vocabulary`` names each. Rows that differ in length are a :class:`Ragged`. ``domains``, where the
-    data have them, index ``domain_names``; further ``columns`` say where an example comes from.
+    data have them, index ``domain_names``; further ``columns`` say where an example comes from. With a ``schema``,
+    inputs by name are the columns of a table.
 
     >>> Dataset(np.zeros((2, 8, 8, 1), np.uint8), np.array([0, 1]), ("cat", "dog")).shape
     (1, 8, 8)
@@ -50,12 +52,15 @@ class Dataset:
     domain_names: tuple[str, ...] = ()
     columns: Mapping[str, Column] = field(default_factory=dict)
     vocabulary: tuple[str, ...] = ()
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         for name, array in self._named_inputs().items():
             _check_input(name, array)
         if len(lengths := {len(array) for array in self._named_inputs().values()}) > 1:
             raise DataError(f"inputs: expected as many examples of each, found {listed(sorted(lengths))}")
+        if self.schema is not None:
+            self.schema.check(self._named_inputs())
         if self.classes:
             self._check_indices("labels", self.labels, self.classes)
         else:
@@ -123,6 +128,7 @@ class Dataset:
             "shape": per_input(_form, self.inputs),
             "shape of targets": () if self.classes else _form(self.targets),
             "vocabulary": self.vocabulary,
+            "schema": () if self.schema is None else tuple(self.schema.categories.items()),
         }
 
     def column(self, name: str) -> Column:

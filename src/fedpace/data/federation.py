@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from fedpace.core import Inputs, PartitionError, derive
 from fedpace.data.dataset import Array, Arrays, Dataset, Indices, Rows, Shape, per_input, taken
+from fedpace.data.encoding import Encoding
 from fedpace.data.ragged import PAD, Ragged
 from fedpace.data.shifts import Mechanism, Setting, Shift
 
@@ -92,7 +94,8 @@ class Federation:
 
     ``client_tests`` holds one test shard per client where the partition has a ``test_share`` (personalised methods need
     them); the ``test`` set is then all of them together, unless the partition holds one out. No client is empty, and no
-    example belongs to two clients.
+    example belongs to two clients. Where the data were a table, ``encoding`` is how it became inputs; ``notes`` are
+    lines for the user.
     """
 
     name: str
@@ -100,6 +103,8 @@ class Federation:
     client_names: tuple[str, ...]
     test: Shard
     client_tests: tuple[Shard, ...] | None = None
+    encoding: Encoding | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         tests = self.clients if self.client_tests is None else self.client_tests
@@ -177,6 +182,8 @@ class Federation:
                 digest.update(rows.tobytes())
             if shard.mechanism is not None:
                 digest.update(repr(shard.mechanism).encode())
+        if self.encoding is not None:
+            digest.update(json.dumps(self.encoding.to_json()).encode())
         return digest.hexdigest()
 
     def __repr__(self) -> str:

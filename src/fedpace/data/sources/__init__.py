@@ -17,6 +17,7 @@ from fedpace.data.sources.mnist import Mnist
 from fedpace.data.sources.pacs import Pacs
 from fedpace.data.sources.parquet import Parquet
 from fedpace.data.sources.shakespeare import Shakespeare
+from fedpace.data.sources.table import Table
 from fedpace.data.sources.text import Text
 from fedpace.data.sources.texts import Texts
 from fedpace.data.sources.tiny_imagenet import TinyImagenet
@@ -39,6 +40,7 @@ __all__ = [
     "Parquet",
     "Shakespeare",
     "Source",
+    "Table",
     "Text",
     "TextSource",
     "Texts",
