@@ -12,6 +12,7 @@ from fedpace.data.sources.fashion_mnist import FashionMnist
 from fedpace.data.sources.femnist import Femnist
 from fedpace.data.sources.flowers102 import Flowers102
 from fedpace.data.sources.folder import Folder
+from fedpace.data.sources.heart_disease import HeartDisease
 from fedpace.data.sources.leaf import Leaf
 from fedpace.data.sources.mnist import Mnist
 from fedpace.data.sources.pacs import Pacs
@@ -32,6 +33,7 @@ __all__ = [
     "Femnist",
     "Flowers102",
     "Folder",
+    "HeartDisease",
     "ImageSource",
     "KnownImages",
     "Leaf",
