@@ -9,7 +9,7 @@ from fedpace.aggregation import Rule
 from fedpace.aggregation._rule import Stream
 from fedpace.core import ConfigError, RunFolderError
 from fedpace.data import Iid
-from fedpace.experiments import federate
+from fedpace.experiments import federate, load_config
 from fedpace.experiments.batch import slug
 from fedpace.models import ModelConfig
 
@@ -337,3 +337,14 @@ def test_data_without_classes_pose_a_task_of_their_own():
     assert "R²" in str(result)
     with pytest.raises(ConfigError, match="not judged by accuracy but by R²"):
         _ = result.accuracy
+
+
+def test_a_config_names_a_table_by_its_path_and_options(tmp_path):
+    rows = "".join(f"{'ab'[row % 2]},{row},{'xyz'[row % 3]},{row % 2}\n" for row in range(24))
+    (tmp_path / "rows.csv").write_text("who,number,category,target\n" + rows)
+    data = {
+        "data.source": str(tmp_path / "rows.csv"),
+        "data.options": {"target": "target", "leave_out": ["who"]},
+        "data.partition": {"name": "by", "column": "who"},
+    }
+    assert federate(load_config("fedavg", data)).encoding.columns == ("number", *(f"category={name}" for name in "xyz"))

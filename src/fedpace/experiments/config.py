@@ -53,7 +53,7 @@ class DataConfig(Settings):
 
     source: str = "digits"
     size: int | None = Field(None, ge=1)
-    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    options: dict[str, str | int | float | bool | tuple[str, ...]] = Field(default_factory=dict)
     partition: SerializeAsAny[Annotated[Partition, by_name(partitions, "dirichlet")]] = Dirichlet()
     shift: SerializeAsAny[Annotated[Shift, by_name(shifts)]] | None = None
 
