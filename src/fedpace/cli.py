@@ -62,6 +62,7 @@ class Kind(StrEnum):
     models = "models"
     partitions = "partitions"
     shifts = "shifts"
+    augmentations = "augmentations"
     rules = "rules"
     optimizers = "optimizers"
     reproductions = "reproductions"

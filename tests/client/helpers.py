@@ -116,6 +116,6 @@ class Recorder:
     def __len__(self):
         return len(self._shard)
 
-    def batch(self, positions, padding=0):
+    def batch(self, positions, rng=None, padding=0):
         self.asked.append(positions.tolist())
-        return self._shard.batch(positions, padding)
+        return self._shard.batch(positions, rng, padding)

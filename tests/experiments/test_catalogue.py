@@ -1,7 +1,7 @@
 import pytest
 
 from fedpace.aggregation import rules
-from fedpace.data import partitions, shifts, sources
+from fedpace.data import augmentations, partitions, shifts, sources
 from fedpace.experiments import load_config, preset_names
 from fedpace.experiments.catalogue import catalogue
 from fedpace.experiments.reproduction import reproduction_names
@@ -18,6 +18,7 @@ from fedpace.server import optimizers
         ("models", models.names()),
         ("partitions", partitions.names()),
         ("shifts", shifts.names()),
+        ("augmentations", augmentations.names()),
         ("rules", rules.names()),
         ("optimizers", optimizers.names()),
         ("reproductions", reproduction_names()),

@@ -39,7 +39,7 @@ def method_on_recorded_batches(name):
     chosen = methods.get(settings.pop("name"))
 
     class Recorded(chosen):
-        def batches(self, shard, context, *, epochs=None, batch=None):
+        def batches(self, shard, context, *, epochs=None, batch=None, rng=None):
             number, phase = next(
                 (number, phase)
                 for number in range(pfllib.ROUNDS + 1)

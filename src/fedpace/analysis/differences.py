@@ -16,7 +16,7 @@ _ASPECTS = {
     "learning rate": ("local.lr", "local.rate"),
     "rounds": ("rounds",),
     "evaluation": ("measuring.every", "measuring.per_client", "measuring.clients"),
-    "data": ("data.source", "data.size", "data.options", "data.partition", "data.shift"),
+    "data": ("data.source", "data.size", "data.options", "data.partition", "data.shift", "data.augment"),
     "model": ("model",),
 }
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from fedpace.core import (
     ServerHalf,
     Tensors,
     Update,
+    numpy_stream,
     parse,
     torch_stream,
 )
@@ -102,13 +104,27 @@ class BatchedWork(ClientWork):
     batch: int = Field(32, ge=1)
     max_steps: int | None = Field(100, ge=1)
 
-    def batches(
+    def training_batches(
         self, shard: Shard, context: Context, *, epochs: int | None = None, batch: int | None = None
+    ) -> Iterator[tuple[Inputs, Tensor]]:
+        """The batches for local steps: with the data's augmentations, whose randomness the context's seed fixes."""
+        rng = numpy_stream(context.seed, "augmentation")
+        return self.batches(shard, context, epochs=epochs, batch=batch, rng=rng)
+
+    def batches(
+        self,
+        shard: Shard,
+        context: Context,
+        *,
+        epochs: int | None = None,
+        batch: int | None = None,
+        rng: np.random.Generator | None = None,
     ) -> Iterator[tuple[Inputs, Tensor]]:
         """At most ``max_steps`` batches of ``epochs`` passes, in an order that the context's seed fixes.
 
         The last incomplete batch of a pass is dropped, except where it is the only one: statistics of two or three
-        images would unsettle BatchNorm, but a client with few images must still train.
+        images would unsettle BatchNorm, but a client with few images must still train. Examples are as they are, unless
+        there is an ``rng`` to augment them with.
         """
         generator = torch_stream(context.seed, "batches")
         size = batch or self.batch
@@ -117,7 +133,7 @@ class BatchedWork(ClientWork):
             if step % per_epoch == 0:
                 order = torch.randperm(len(shard), generator=generator)
             start = step % per_epoch * size
-            yield shard.batch(order[start : start + size], padding=context.task.padding)
+            yield shard.batch(order[start : start + size], rng, padding=context.task.padding)
 
     def steps(self, shard: Shard, *, epochs: int | None = None, batch: int | None = None) -> int:
         """How many batches that will be."""

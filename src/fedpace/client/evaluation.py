@@ -37,6 +37,6 @@ def measured(predict: Callable[[Inputs], Tensor], shard: Shard, positions: Tenso
     with torch.inference_mode():
         for chunk in positions.split(BATCH):  # type: ignore[no-untyped-call]
             if len(chunk):
-                inputs, targets = shard.batch(chunk)
+                inputs, targets = shard.batch(chunk, padding=context.task.padding)
                 sums = added(sums, context.task.sums(predict(inputs), targets))
     return Update(context.client, None, len(positions), sums)

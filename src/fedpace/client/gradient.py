@@ -14,7 +14,8 @@ class Gradient(BatchedWork):
     """Average of mini-batch gradients at θ, without local steps (FedSGD; FedPACE's dampening and pruning rounds).
 
     BatchNorm works in training mode on a copy of the statistics that is thrown away. The answer's ``vector`` is minus
-    the gradient, so that servers add it like any update.
+    the gradient, so that servers add it like any update. Examples are not augmented: clients shall disagree because of
+    their data, not because of chance.
     """
 
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:

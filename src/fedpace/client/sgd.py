@@ -102,7 +102,8 @@ class LocalSGD(BatchedWork, Method):
         pace = _pace(context)
         losses = []
         with model.only(part):
-            for group in _groups(self.batches(shard, context, epochs=epochs, batch=batch), self.accumulate):
+            batches = self.training_batches(shard, context, epochs=epochs, batch=batch)
+            for group in _groups(batches, self.accumulate):
                 model.gradient.zero_()
                 for inputs, targets in group:
                     loss = loss_of(model.module, inputs, targets)

@@ -2,6 +2,7 @@
 
 from fedpace.data._arrays import Pair
 from fedpace.data._load import load
+from fedpace.data.augmentations import Augmentation, Crop, Flip, augmentations, parse_augmentations
 from fedpace.data.data import Data
 from fedpace.data.dataset import Column, Dataset
 from fedpace.data.encoding import Encoding
@@ -32,18 +33,21 @@ from fedpace.data.tokenizers import Characters, Pretrained, Tokenizer
 __all__ = [
     "PAD",
     "Assignment",
+    "Augmentation",
     "Batch",
     "By",
     "Characters",
     "ClassesPerClient",
     "Coloured",
     "Column",
+    "Crop",
     "Data",
     "Dataset",
     "Dirichlet",
     "DirichletHsu",
     "Encoding",
     "Federation",
+    "Flip",
     "Iid",
     "LeaveOneDomainOut",
     "Mechanism",
@@ -64,9 +68,11 @@ __all__ = [
     "Tokenizer",
     "Unseen",
     "Writers",
+    "augmentations",
     "counts_table",
     "kind_of_targets",
     "load",
+    "parse_augmentations",
     "partitions",
     "save_counts_figure",
     "save_examples_figure",

@@ -15,9 +15,7 @@ from fedpace.data.sources.parquet import find_splits
 from fedpace.data.sources.table import Frame, Table, from_frame, is_frame, is_parquet_table
 
 
-def load(
-    source: str | Path | Pair | list[str] | Data | Source | Mapping[str, Any] | Frame, **parameters: Any
-) -> Data:
+def load(source: str | Path | Pair | list[str] | Data | Source | Mapping[str, Any] | Frame, **parameters: Any) -> Data:
     """Load data.
 
     ``source`` is one of

@@ -198,6 +198,13 @@ def per_input(function: Callable[[Rows], T], inputs: Arrays) -> T | dict[str, T]
     return function(inputs)
 
 
+def kind_of_inputs(inputs: Arrays) -> str:
+    """What a model is given, in words."""
+    if isinstance(inputs, Mapping):
+        return f"{len(inputs)} inputs"
+    return "uint8 images" if inputs.dtype == np.uint8 else f"{inputs.dtype} arrays"
+
+
 def _joined(parts: list[Rows]) -> Rows:
     if isinstance(parts[0], Ragged):
         return Ragged.concatenate(cast(list[Ragged], parts))

@@ -124,7 +124,8 @@ class Encoding(Settings):
 def _table(dataset: Dataset) -> tuple[Mapping[str, Array], Schema]:
     if dataset.schema is None or not isinstance(dataset.inputs, Mapping):
         raise DataError("encoding: expected a data set with a schema, found one without")
-    return dataset.inputs, dataset.schema
+    columns = {name: column for name, column in dataset.inputs.items() if isinstance(column, np.ndarray)}  # all of them
+    return columns, dataset.schema
 
 
 def _column(rows: Mapping[str, Any], name: str) -> pa.ChunkedArray:

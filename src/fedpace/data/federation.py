@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from html import escape
@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpace.core import Inputs, PartitionError, derive
+from fedpace.core import Inputs, PartitionError, derive, numpy_stream
+from fedpace.data.augmentations import Augmentation, augmented, parse_augmentations
 from fedpace.data.dataset import Array, Arrays, Dataset, Indices, Rows, Shape, per_input, taken
 from fedpace.data.encoding import Encoding
 from fedpace.data.ragged import PAD, Ragged
@@ -30,11 +31,15 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """One client's examples, or a test set: a data set, the indices that belong to it, and perhaps a shift of them."""
+    """One client's examples, or a test set: a data set, the indices that belong to it, and perhaps a shift of them.
+
+    ``augmentations`` are those of a client's training batches.
+    """
 
     dataset: Dataset
     indices: Indices
     mechanism: Mechanism | None = None
+    augmentations: tuple[Augmentation, ...] = ()
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -60,25 +65,30 @@ class Shard:
         """The targets of this shard's examples, in its order."""
         return self.dataset.targets[self.indices]
 
-    def batch(self, positions: Tensor | Array | slice, padding: int = 0) -> Batch:
+    def batch(
+        self, positions: Tensor | Array | slice, rng: np.random.Generator | None = None, padding: int = 0
+    ) -> Batch:
         """Inputs and targets at ``positions`` of this shard. Integers stay integers.
 
         Rows that differ in length become as long as the longest of the batch: inputs with ``PAD``, targets with the
         task's ``padding``.
 
         Images become (x/255 - 0.5) / 0.5, in channels_last memory. The constants are fixed (PFLlib's convention): in a
-        federation nobody knows the mean and deviation of the pooled data.
+        federation nobody knows the mean and deviation of the pooled data. With an ``rng`` the augmentations are
+        applied, without one they are not.
         """
-        inputs, targets = self.arrays(positions)
+        inputs, targets = self.arrays(positions, rng)
         return Batch(per_input(_tensor, inputs), torch.from_numpy(_padded(targets, padding)))
 
-    def arrays(self, positions: Tensor | Array | slice) -> tuple[Arrays, Rows]:
-        """Inputs as the data set has them, but shifted, and targets at ``positions`` of this shard."""
+    def arrays(self, positions: Tensor | Array | slice, rng: np.random.Generator | None = None) -> tuple[Arrays, Rows]:
+        """Inputs as the data set has them, but shifted and augmented, and targets at ``positions`` of this shard."""
         indices = self.indices[positions if isinstance(positions, slice) else np.asarray(positions)]
         # Indexing with an array copies, so torch never sees the read-only memory of a mapped file.
         inputs, targets = taken(self.dataset.inputs, indices), self.dataset.targets[indices]
         if self.mechanism is not None and isinstance(inputs, np.ndarray):
             inputs = np.ascontiguousarray(self.mechanism(inputs, cast(Indices, targets), indices))
+        if self.augmentations and rng is not None:
+            inputs = augmented(inputs, self.augmentations, rng)
         return inputs, targets
 
     def class_counts(self) -> Indices:
@@ -171,6 +181,23 @@ class Federation:
             test=replace(self.test, mechanism=shift.for_test(setting)),
         )
 
+    def augmented(self, *augmentations: str | Mapping[str, Any] | Augmentation | Callable[..., Any]) -> Federation:
+        """The same clients, whose training batches are changed at random; tests and what gradients see are not.
+
+        Each is a registered name, a table with ``name``, a function ``(inputs, rng) -> inputs`` or its import path.
+
+        >>> from fedpace.data import load
+        >>> load("digits").partition("iid").augmented("flip", {"name": "crop", "padding": 1}).clients[0].augmentations
+        (Flip(p=0.5), Crop(padding=1, border='zero'))
+        """
+        chosen = parse_augmentations(augmentations)
+        for augmentation in chosen:
+            for dataset in {id(shard.dataset): shard.dataset for shard in self.clients}.values():
+                augmentation.check(dataset)
+        clients = tuple(replace(shard, augmentations=chosen) for shard in self.clients)
+        clients[0].batch(slice(2), numpy_stream(0, "trial"))  # before training, where a mistake would be each client's
+        return replace(self, clients=clients)
+
     def fingerprint(self) -> str:
         """A digest of who holds which labels: other data, another deal or another shift of them have another one."""
         digest = blake2b(repr((self.classes, self.shape, self.client_names)).encode(), digest_size=16)
@@ -182,6 +209,8 @@ class Federation:
                 digest.update(rows.tobytes())
             if shard.mechanism is not None:
                 digest.update(repr(shard.mechanism).encode())
+            if shard.augmentations:
+                digest.update(repr(shard.augmentations).encode())
         if self.encoding is not None:
             digest.update(json.dumps(self.encoding.to_json()).encode())
         return digest.hexdigest()

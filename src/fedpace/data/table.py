@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpace.core import DataError, did_you_mean
+from fedpace.data.ragged import Ragged
 
 Unseen = Literal["missing", "refuse"]
 """What becomes of a category's value that no training client has: it counts as missing, or it is an error."""
@@ -34,14 +35,14 @@ class Schema:
     categories: Mapping[str, tuple[str, ...]]
     unseen: Unseen = "missing"
 
-    def check(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+    def check(self, inputs: Mapping[str, NDArray[Any] | Ragged]) -> None:
         """Fail if the columns are not as this schema says."""
         for name in self.categories:
             if name not in inputs:
                 raise DataError(f"table: unknown column '{name}'; {did_you_mean(name, inputs)}")
         for name, column in inputs.items():
             kind = np.dtype(np.int64 if name in self.categories else np.float32)
-            if column.dtype != kind or column.shape[1:] != (1,):
+            if isinstance(column, Ragged) or column.dtype != kind or column.shape[1:] != (1,):
                 raise DataError(
                     f"column '{name}': expected {kind} of shape n × 1, found {column.dtype} of shape {column.shape}"
                 )

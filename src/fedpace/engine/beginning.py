@@ -43,7 +43,7 @@ def task_of(federation: Federation, task: Task | None = None) -> Task:
 def initial_module(model: Model, federation: Federation, task: Task, seed: int) -> nn.Module:
     """A new model, tried on two examples of a client: outputs and loss must be what the task expects."""
     shard = federation.clients[0]
-    inputs, targets = shard.batch(slice(TRIED))
+    inputs, targets = shard.batch(slice(TRIED), padding=task.padding)
     check = partial(_wrong_outputs, task, targets, federation.outputs)
     module = build(model, federation.shape, federation.outputs, seed, inputs=inputs, check=check)
     _check_loss(task, module, inputs, targets)

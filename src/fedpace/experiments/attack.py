@@ -117,7 +117,7 @@ def _answers(
     with torch.inference_mode():
         for shard, positions in drawn:
             for chunk in positions.split(BATCH):  # type: ignore[no-untyped-call]
-                inputs, targets = shard.batch(chunk)
+                inputs, targets = shard.batch(chunk, padding=task.padding)
                 outputs = call(module, inputs)
                 seen.append(outputs if task.classes else _losses(task, outputs, targets))
                 sums = added(sums, task.sums(outputs, targets))

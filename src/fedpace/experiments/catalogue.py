@@ -7,7 +7,7 @@ from typing import Any
 
 from fedpace.aggregation import rules
 from fedpace.core import Registry
-from fedpace.data import partitions, shifts, sources
+from fedpace.data import augmentations, partitions, shifts, sources
 from fedpace.experiments.presets import load_config, preset_names
 from fedpace.experiments.reproduction import load_reproduction, reproduction_names
 from fedpace.models import models
@@ -27,6 +27,7 @@ def catalogue(kind: str) -> dict[str, str]:
         "models": models,
         "partitions": partitions,
         "shifts": shifts,
+        "augmentations": augmentations,
         "rules": rules,
         "optimizers": optimizers,
     }

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, mo
 from fedpace.aggregation import Dampened, Mean
 from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, Method, Scaffold
 from fedpace.core import ConfigError, Settings, by_name, first_error
-from fedpace.data import Dirichlet, Partition, Shift, partitions, shifts
+from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
 from fedpace.experiments.tunable import Range, Tunable
 from fedpace.models import ModelConfig, parse_model
@@ -49,6 +49,7 @@ class DataConfig(Settings):
     """Which data, how they are dealt to clients, and how each client sees them.
 
     ``source`` is a registered name or a path, ``options`` are parameters of the source other than its ``size``.
+    ``augment`` lists augmentations of the batches that clients train on; gradients are taken of examples as they are.
     """
 
     source: str = "digits"
@@ -56,6 +57,7 @@ class DataConfig(Settings):
     options: dict[str, str | int | float | bool | tuple[str, ...]] = Field(default_factory=dict)
     partition: SerializeAsAny[Annotated[Partition, by_name(partitions, "dirichlet")]] = Dirichlet()
     shift: SerializeAsAny[Annotated[Shift, by_name(shifts)]] | None = None
+    augment: Annotated[tuple[SerializeAsAny[Augmentation], ...], BeforeValidator(parse_augmentations)] = ()
 
 
 class AggregateConfig(Settings):

@@ -102,11 +102,14 @@ def execute(
 
 
 def federate(config: RunConfig, data: Data | Federation | None = None) -> Federation:
-    """The clients of a run: the data that the config names (or ``data``), dealt by its partition, shift and seed."""
-    if isinstance(data, Federation):
-        return data
-    data = data or _load(config.data.source, config.data.size, tuple(config.data.options.items()))
-    return data.partition(config.data.partition, shift=config.data.shift, seed=config.seed)
+    """The clients of a run: the data that the config names (or ``data``), dealt by its partition, shift and seed.
+
+    Clients that are given are dealt already; augmentations that the config names are applied to them, too.
+    """
+    if not isinstance(data, Federation):
+        data = data or _load(config.data.source, config.data.size, tuple(config.data.options.items()))
+        data = data.partition(config.data.partition, shift=config.data.shift, seed=config.seed)
+    return data.augmented(*config.data.augment) if config.data.augment else data
 
 
 def initial_model(

@@ -53,7 +53,7 @@ class APFL(Personal):
         loss_of = self.loss_of(vector, shard, context)
         learn = _paper if self.variant == "paper" else _pfllib
         losses = []
-        for batch in self.batches(shard, context):
+        for batch in self.training_batches(shard, context):
             loss, slope = learn(w, v, alpha, partial(_backward, loss_of, batch), step)
             alpha = min(max(alpha - self.lr * slope, 0.0), 1.0)
             losses.append(loss)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedpace.core import DataError, Named, Registry
-from fedpace.data.dataset import Array, Dataset, Indices
+from fedpace.data.dataset import Array, Dataset, Indices, kind_of_inputs
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,8 @@ class Shift(Named, ABC):
         """Fail before training if the shift cannot be applied to these data."""
         expected = " or ".join(map(str, self.channels))
         inputs = dataset.inputs
-        if isinstance(inputs, Mapping):
-            found = f"{len(inputs)} inputs"
-        elif inputs.dtype != np.uint8:
-            found = f"{inputs.dtype} arrays"
+        if isinstance(inputs, Mapping) or inputs.dtype != np.uint8:
+            found = kind_of_inputs(inputs)
         elif inputs.shape[3] not in self.channels:
             found = f"{inputs.shape[3]}"
         else:

@@ -45,4 +45,4 @@ class HeartDisease(Source):
         )
         data = reading.data(self.name, read_table(file))
         ill = np.array([name != "0" for name in data.train.classes], dtype=np.int64)
-        return Data(self.name, replace(data.train, targets=ill[data.train.targets], classes=("healthy", "disease")))
+        return Data(self.name, replace(data.train, targets=ill[data.train.labels], classes=("healthy", "disease")))
