@@ -11,12 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Comparison", "Data", "Federation", "FedpaceError", "Result", "compare", "load", "train"]
+__all__ = ["Comparison", "Data", "Federation", "FedpaceError", "Result", "compare", "federate", "load", "train"]
 
 if TYPE_CHECKING:
     from fedpace.analysis import Comparison
     from fedpace.core import FedpaceError
-    from fedpace.data import Data, Federation, load
+    from fedpace.data import Data, Federation, federate, load
     from fedpace.experiments import Result, compare, train
 
 _ORIGIN = {
@@ -26,6 +26,7 @@ _ORIGIN = {
     "Federation": "fedpace.data",
     "Result": "fedpace.experiments",
     "compare": "fedpace.experiments",
+    "federate": "fedpace.data",
     "load": "fedpace.data",
     "train": "fedpace.experiments",
 }

@@ -1,7 +1,8 @@
 """Data: a source gives examples, a partition deals them to clients, the result is a federation."""
 
 from fedpace.data._arrays import Pair
-from fedpace.data._load import load
+from fedpace.data._flower import Partitioned
+from fedpace.data._load import Loadable, federate, load
 from fedpace.data.augmentations import Augmentation, Crop, Flip, augmentations, parse_augmentations
 from fedpace.data.data import Data
 from fedpace.data.dataset import Column, Dataset
@@ -50,9 +51,11 @@ __all__ = [
     "Flip",
     "Iid",
     "LeaveOneDomainOut",
+    "Loadable",
     "Mechanism",
     "Pair",
     "Partition",
+    "Partitioned",
     "Pathological",
     "Practical",
     "Pretrained",
@@ -70,6 +73,7 @@ __all__ = [
     "Writers",
     "augmentations",
     "counts_table",
+    "federate",
     "kind_of_targets",
     "load",
     "parse_augmentations",

@@ -18,11 +18,11 @@ from fedpace.data.tokenizers import Characters
 Pair = tuple[Any, Any]
 
 
-def from_arrays(train: Pair, test: Pair | None = None) -> Data:
+def from_arrays(train: Pair, test: Pair | None = None, *, name: str = "arrays", classes: tuple[str, ...] = ()) -> Data:
     """Data of pairs ``(inputs, targets)``, each a numpy array, a torch tensor or a list.
 
     Inputs may be several by name, or texts, which become characters. Targets that are floats are numbers to predict,
-    others are classes.
+    others are classes, whose names may be known.
     """
     pairs = [train] if test is None else [train, test]
     for pair in pairs:
@@ -30,11 +30,10 @@ def from_arrays(train: Pair, test: Pair | None = None) -> Data:
             raise DataError(f"arrays: expected a pair (inputs, labels), found {len(pair)} parts")
     if any(isinstance(targets, Ragged) for _, targets in pairs):
         raise DataError("arrays: expected a class or as many numbers for each example, found rows of different length")
-    targets, classes = _targets([_array(targets) for _, targets in pairs])
+    targets, classes = _targets([_array(targets) for _, targets in pairs], classes)
     inputs, vocabulary = _all_inputs([inputs for inputs, _ in pairs])
-    return Data(
-        "arrays", *(Dataset(x, y, classes, vocabulary=vocabulary) for x, y in zip(inputs, targets, strict=True))
-    )
+    sides = zip(inputs, targets, strict=True)
+    return Data(name, *(Dataset(x, y, classes, vocabulary=vocabulary) for x, y in sides))
 
 
 def is_texts(values: Any) -> bool:
@@ -42,11 +41,11 @@ def is_texts(values: Any) -> bool:
     return isinstance(values, list | tuple) and bool(values) and all(isinstance(value, str) for value in values)
 
 
-def _targets(columns: list[Array]) -> tuple[list[Array], tuple[str, ...]]:
+def _targets(columns: list[Array], known: tuple[str, ...]) -> tuple[list[Array], tuple[str, ...]]:
     """Floats are numbers and have no classes; anything else names classes."""
     if all(np.issubdtype(column.dtype, np.floating) for column in columns):
         return [column.astype(np.float32, copy=False) for column in columns], ()
-    found, classes = encode("labels", columns)
+    found, classes = encode("labels", columns, known)
     return list(found), classes
 
 

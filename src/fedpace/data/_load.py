@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
+
+from torch.utils.data import Dataset as TorchDataset
 
 from fedpace.core import ConfigError, DataError, parse
 from fedpace.data._arrays import Pair, from_arrays, is_texts
+from fedpace.data._federated import federated
+from fedpace.data._flower import Partitioned, from_flower
+from fedpace.data._hugging_face import from_hugging_face, is_hugging_face
+from fedpace.data._natural import named
+from fedpace.data._torch import from_torch
 from fedpace.data.data import Data
+from fedpace.data.federation import Federation
 from fedpace.data.sources import Folder, Leaf, Parquet, Source, Text, sources
 from fedpace.data.sources.leaf import json_splits
 from fedpace.data.sources.parquet import find_splits
 from fedpace.data.sources.table import Frame, Table, from_frame, is_frame, is_parquet_table
 
+Loadable = str | Path | Pair | list[str] | Frame | Data | Source | Mapping[str, Any] | TorchDataset[Any]
+"""What :func:`load` makes data of."""
 
-def load(source: str | Path | Pair | list[str] | Data | Source | Mapping[str, Any] | Frame, **parameters: Any) -> Data:
+
+@overload
+def load(source: Partitioned, **parameters: Any) -> Federation: ...
+@overload
+def load(source: Loadable, **parameters: Any) -> Data: ...
+def load(source: Loadable | Partitioned, **parameters: Any) -> Data | Federation:
     """Load data.
 
     ``source`` is one of
@@ -26,6 +42,11 @@ def load(source: str | Path | Pair | list[str] | Data | Source | Mapping[str, An
     * a DataFrame of pandas or a table of pyarrow, with its ``target`` (:class:`fedpace.data.sources.Table` has more);
     * a list of texts, with the parameters of the source ``texts``;
     * a pair ``(inputs, labels)`` of arrays, tensors or texts, with ``test=(inputs, labels)`` if there is a test set;
+    * a map-style data set of PyTorch, or anything else with a length and examples ``(input, target)``, with ``test=``
+      another one; examples that are mappings have their target under ``target="label"``;
+    * a data set of Hugging Face's ``datasets``, or a dictionary of splits; ``inputs=`` and ``target=`` name columns;
+    * a federated data set or a partitioner of ``flwr_datasets``, whose partitions are the clients: the result is then
+      a :class:`Federation`; without a test split, ``test_share`` of each client's examples is held out;
     * a source, a table with ``name``, or data that are loaded already.
 
     >>> load("digits")
@@ -41,8 +62,56 @@ def load(source: str | Path | Pair | list[str] | Data | Source | Mapping[str, An
         return from_arrays(tuple(source), test)
     if is_frame(source):
         return from_frame(source, parameters)
+    reader = _reader(source)
+    if reader is not None:
+        known = list(signature(reader).parameters)[1:]
+        _refuse({key: parameters[key] for key in parameters if key not in known}, f"expected some of {known}")
+        return reader(source, **parameters)
     _refuse(parameters, "they belong to a name or a path")
     return source if isinstance(source, Data) else parse(sources, source).load()
+
+
+def federate(
+    clients: Mapping[Any, Any] | Sequence[Any],
+    *,
+    test: Any = None,
+    test_share: float | None = None,
+    names: Sequence[Any] | None = None,
+    seed: int = 0,
+) -> Federation:
+    """A federation of clients that bring their data: by name, or in a list.
+
+    Each is :class:`Data`, or anything that :func:`load` takes. All must agree in shape and kind; classes are matched by
+    their names, so a client may lack some. A client's test set is the one that its data have. Where there is none, a
+    ``test_share`` of its examples is held out: a fifth by default, or none if there is a global ``test`` set. Without
+    that, all clients' test sets together are the global one; of data with a test set, ``test`` uses only this.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> hospitals = {name: (rng.normal(size=(10, 4)), rng.integers(0, 3, 10)) for name in ("north", "south")}
+    >>> federate(hospitals)
+    Federation('clients': 2 clients with 16 examples, 4 test examples, 3 classes, shape (4,))
+    """
+    brought = {name: _own(name, data) for name, data in named(clients, names).items()}
+    return federated("clients", brought, None if test is None else _own("test", test), test_share, seed)
+
+
+def _own(name: str, data: Any) -> Data:
+    loaded: Data | Federation = load(data)
+    if isinstance(loaded, Federation):
+        raise DataError(f"'{name}': expected the data of one client, found a federation: {loaded}")
+    return loaded
+
+
+def _reader(source: Any) -> Callable[..., Data | Federation] | None:
+    """What reads the data of another library."""
+    if isinstance(source, Partitioned):
+        return from_flower
+    if is_hugging_face(source):
+        return from_hugging_face
+    if isinstance(source, Data | Source | Mapping):
+        return None
+    return from_torch if hasattr(source, "__getitem__") or hasattr(source, "__iter__") else None
 
 
 def _named(source: str | Path, parameters: dict[str, Any]) -> Source:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,12 +12,11 @@ import numpy as np
 from fedpace.core import ConfigError, DataError, PartitionError, numpy_stream, parse
 from fedpace.data._encoded import encoded
 from fedpace.data._names import listed
-from fedpace.data.dataset import Dataset, Indices
+from fedpace.data._natural import HELD_OUT, given, is_given, split_test
+from fedpace.data.dataset import Arrays, Dataset, Indices
 from fedpace.data.federation import Federation, Shard, kind_of_targets
 from fedpace.data.partitions import Assignment, Partition, partitions
 from fedpace.data.shifts import Shift, shifts
-
-HELD_OUT = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +48,7 @@ class Data:
 
     def partition(
         self,
-        partition: str | Partition | Mapping[str, Any] = "dirichlet",
+        partition: str | Partition | Mapping[str, Any] | Sequence[Any] = "dirichlet",
         *,
         seed: int = 0,
         shift: str | Shift | Mapping[str, Any] | None = None,
@@ -64,6 +62,10 @@ class Data:
         differently; tests of a client see them as the client does, and the global test set as no client does. A table
         becomes an array of numbers (:class:`fedpace.data.Encoding`), as the training examples of the clients say.
 
+        Clients that are known already are given by their indices into the training examples: a list of lists (with
+        ``names=``, if you like), or a mapping from name to list. The test set is then the data's own. With a
+        ``test_share``, which is a fifth where the data have no test set, each client has one of its own.
+
         >>> from fedpace.data import load
         >>> load("digits").partition("shards", clients=5, classes_per_client=2)
         Federation('digits/shards': 5 clients with 1438 examples, 359 test examples, 10 classes, shape (1, 8, 8))
@@ -71,14 +73,29 @@ class Data:
         Federation('digits/iid': 5 clients with 1347 examples, 450 test examples, 10 classes, shape (1, 8, 8))
         >>> load("digits").partition("iid", shift="coloured").shape
         (3, 8, 8)
+        >>> load("digits").partition({"north": [0, 1, 2], "south": [3, 4]}, test_share=0)
+        Federation('digits/given': 2 clients with 5 examples, 359 test examples, 10 classes, shape (1, 8, 8))
         """
+        federation = encoded(self._federation(partition, seed, parameters))
+        return federation if shift is None else federation.shifted(parse(shifts, shift), seed)
+
+    def mapped(self, function: Callable[[Arrays], Arrays]) -> Data:
+        """The same data after ``function`` was applied to all inputs at once, those of training and those of testing.
+
+        >>> Data("toy", Dataset(np.ones((3, 2), np.float32), np.array([0, 1, 1]), ("a", "b"))).mapped(np.negative)
+        Data('toy': 3 training examples, no test set, 2 classes, shape (2,))
+        """
+        sides = [side for side in (self.train, self.test) if side is not None]
+        return Data(self.name, *(replace(side, inputs=function(side.inputs)) for side in sides))
+
+    def _federation(self, partition: Any, seed: int, parameters: dict[str, Any]) -> Federation:
+        if is_given(partition):
+            return given(f"{self.name}/given", self.train, self.test, partition, seed, parameters)
         if isinstance(partition, str):
             partition = {"name": partition, **parameters}
         elif parameters:
             raise ConfigError(f"partition: expected a name beside parameters {sorted(parameters)}, found {partition!r}")
-        chosen = parse(partitions, partition)
-        federation = encoded(self._dealt(chosen, numpy_stream(seed, "partition")))
-        return federation if shift is None else federation.shifted(parse(shifts, shift), seed)
+        return self._dealt(parse(partitions, partition), numpy_stream(seed, "partition"))
 
     def _dealt(self, partition: Partition, rng: np.random.Generator) -> Federation:
         name = f"{self.name}/{partition.registered_name()}"
@@ -89,7 +106,7 @@ class Data:
         names = dealt.names or tuple(map(str, range(len(dealt.train))))
         if not partition.test_share:
             return Federation(name, _shards(pool, dealt.train), names, _test(name, pool, test, dealt))
-        train, tests = _split_tests(dealt.train, partition.test_share, rng)
+        train, tests = zip(*(split_test(hand, partition.test_share, rng) for hand in dealt.train), strict=True)
         held_out = np.concatenate(tests) if dealt.held_out is None else dealt.held_out
         return Federation(name, _shards(pool, train), names, Shard(pool, held_out), _shards(pool, tests))
 
@@ -113,22 +130,7 @@ def hold_out(dataset: Dataset, stream: str) -> tuple[Dataset, Dataset]:
     return dataset.take(np.setdiff1d(np.arange(len(dataset)), test)), dataset.take(test)
 
 
-def _split_tests(hands: list[Indices], share: float, rng: np.random.Generator) -> tuple[list[Indices], list[Indices]]:
-    """Split each client's examples at random: ``share`` of them, rounded up, for testing, and at least one to train."""
-    train, tests = [], []
-    for hand in map(rng.permutation, hands):
-        if len(hand) < 2:
-            raise PartitionError(
-                f"test_share = {share}: expected 2 examples or more of every client, found a client with {len(hand)}; "
-                "use fewer clients, more data or test_share = 0"
-            )
-        cut = max(len(hand) - math.ceil(share * len(hand)), 1)
-        train.append(hand[:cut])
-        tests.append(hand[cut:])
-    return train, tests
-
-
-def _shards(pool: Dataset, hands: list[Indices]) -> tuple[Shard, ...]:
+def _shards(pool: Dataset, hands: Sequence[Indices]) -> tuple[Shard, ...]:
     return tuple(Shard(pool, indices) for indices in hands)
 
 

@@ -155,27 +155,26 @@ class Dataset:
             columns={name: Column(column.values[indices], column.names) for name, column in self.columns.items()},
         )
 
-    def joined(self, other: Dataset) -> Dataset:
-        """A copy of these examples followed by those of ``other``."""
-        mine, theirs = self._joins(), other._joins()
-        for what in mine:
-            if mine[what] != theirs[what]:
-                raise DataError(
-                    f"train and test set cannot be merged: they differ in {what}: {listed(mine[what])} and "
-                    f"{listed(theirs[what])}"
-                )
-        both = (self._named_inputs(), other._named_inputs())
-        inputs = {name: _joined([side[name] for side in both]) for name in both[0]}
-        domains = None
-        if self.domains is not None and other.domains is not None:  # both or neither, by their names
-            domains = np.concatenate([self.domains, other.domains])
+    def joined(self, *others: Dataset) -> Dataset:
+        """A copy of these examples followed by those of ``others``."""
+        for other in others:
+            mine, theirs = self._joins(), other._joins()
+            for what in mine:
+                if mine[what] != theirs[what]:
+                    raise DataError(
+                        f"data sets cannot be merged: they differ in {what}: {_briefly(mine[what])} and "
+                        f"{_briefly(theirs[what])}"
+                    )
+        parts = (self, *others)
+        inputs = {name: _joined([part._named_inputs()[name] for part in parts]) for name in self._named_inputs()}
+        domains = [part.domains for part in parts if part.domains is not None]  # all or none, by their names
         return replace(
             self,
             inputs=inputs if isinstance(self.inputs, Mapping) else inputs["inputs"],
-            targets=_joined([self.targets, other.targets]),
-            domains=domains,
+            targets=_joined([part.targets for part in parts]),
+            domains=np.concatenate(domains) if domains else None,
             columns={
-                name: Column(np.concatenate([column.values, other.columns[name].values]), column.names)
+                name: Column(np.concatenate([part.columns[name].values for part in parts]), column.names)
                 for name, column in self.columns.items()
             },
         )
@@ -203,6 +202,11 @@ def kind_of_inputs(inputs: Arrays) -> str:
     if isinstance(inputs, Mapping):
         return f"{len(inputs)} inputs"
     return "uint8 images" if inputs.dtype == np.uint8 else f"{inputs.dtype} arrays"
+
+
+def _briefly(trait: Any) -> str:
+    """Names, of many the first ones; anything else as it is."""
+    return listed(trait) if isinstance(trait, tuple) else str(trait)
 
 
 def _joined(parts: list[Rows]) -> Rows:

@@ -13,7 +13,7 @@ from rich.console import Console
 from fedpace.aggregation import Rule
 from fedpace.analysis import Comparison
 from fedpace.core import ConfigError
-from fedpace.data import Data, Federation, Pair, Partition, load
+from fedpace.data import Data, Federation, Loadable, Partition, Partitioned, load
 from fedpace.experiments.batch import Job, plan_jobs, run_batch, unfair_jobs
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import RunProgress
@@ -25,7 +25,7 @@ from fedpace.tasks import Task
 
 log = logging.getLogger("fedpace")
 
-DataLike = str | Path | Data | Federation | Pair
+DataLike = Loadable | Partitioned | Federation
 
 
 def train(
@@ -43,7 +43,7 @@ def train(
 ) -> Result:
     """Train one method and return its result.
 
-    ``data`` is a federation, or data to be dealt by the method's partition: loaded, a name, a path, or arrays.
+    ``data`` is a federation, or data to be dealt by the method's partition: anything that :func:`load` takes.
     ``method`` is a preset or a TOML file. ``model`` is a name, a table (``{"name": "resnet8", "norm": "batch"}``), a
     module or a factory. ``task`` is a name, a table or your own :class:`fedpace.tasks.Task`; by default the targets
     decide. ``rule`` replaces the aggregation rule, and ``settings`` any key of the config
@@ -185,7 +185,7 @@ def _own(model: Model | None) -> Model | None:
 
 
 def _loaded(data: DataLike) -> str | Data | Federation:
-    """Arrays are loaded; names and paths are left to the run, which caches what it loads."""
+    """Arrays and data sets are loaded; names and paths are left to the run, which caches what it loads."""
     if isinstance(data, str | Path):
         return str(data)
     return data if isinstance(data, Federation) else load(data)
