@@ -3,7 +3,7 @@
 >>> import fedpace
 >>> federation = fedpace.load("digits").partition("dirichlet", alpha=0.1, clients=3)
 >>> result = fedpace.train(federation, "fedpace", model="linear", rounds=21, settings={"executor": "serial"})
->>> result.records[-1]["stage"]
+>>> result.records[-1].stage
 'freeze'
 """
 

@@ -17,6 +17,7 @@ from fedpace.core import ClientError, ConfigError, Layout, Perturbation, RunFold
 from fedpace.flower import ConflictFree, ServerStrategy
 from fedpace.server import Annealing, Exchange, Pace, Schedule
 from fedpace.server.annealing import Lenient
+from tests.server.helpers import replied
 from tests.stages import stage_with
 
 from .plain import EXAMPLES, Watched, answer, app, arrays, grid, moved, one_round, updates, vector
@@ -332,7 +333,7 @@ def by_hand(search, number=0, clients=range(4)):
         for point in points:
             yield [Update(client, torch.sin((client + 1) * 9 * point), 1, {"loss": 1.0}) for client in clients]
 
-    return search.search(theta, LAYOUT, derive(3, "search", number), answers)
+    return replied(search.search(theta, LAYOUT, derive(3, "search", number)), answers)
 
 
 @pytest.mark.parametrize("walk", ["best", "ratchet", "random_walk"])
@@ -416,7 +417,7 @@ GRADIENT = stage_with(sends="gradient", rule="dampened", weights="uniform", opti
 def test_a_stage_may_ask_for_gradients(stubborn):
     found, metrics = one_round(ServerStrategy(Schedule(base=GRADIENT)), grid(with_gradients(stubborn)))
     kept = [client for client in range(4) if client not in stubborn]
-    step = GRADIENT.rule(updates(clients=kept))
+    step = GRADIENT.exchanges[0].rule(updates(clients=kept))
     torch.testing.assert_close(vector(found), vector(arrays()) + 0.5 * step)
     assert metrics["dropped"] == len(stubborn)
     assert np.array_equal(found["bn.running_mean"].numpy(), arrays()["bn.running_mean"].numpy())

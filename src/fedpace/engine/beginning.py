@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpace.core import DataError, Inputs, ModelError, call, one_line
-from fedpace.data import Federation
+from fedpace.data import Federation, Ragged
 from fedpace.models import Model, build
 from fedpace.tasks import Classification, Multilabel, NextToken, Regression, Task
 
@@ -34,7 +34,9 @@ def task_of(federation: Federation, task: Task | None = None) -> Task:
             task = Regression() if dataset.targets.dtype.kind == "f" else Multilabel()
     shards = (*federation.clients, *(federation.client_tests or ()), federation.test)
     for dataset in {id(shard.dataset): shard.dataset for shard in shards}.values():
-        wrong = task.check_targets(torch.from_numpy(dataset.targets), dataset.outputs)
+        targets = dataset.targets
+        rows = targets.padded(task.padding) if isinstance(targets, Ragged) else targets
+        wrong = task.check_targets(torch.from_numpy(rows), dataset.outputs)
         if wrong:
             raise DataError(f"{federation.name}, task '{task.registered_name()}': {wrong}")
     return task

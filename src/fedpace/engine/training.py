@@ -28,6 +28,8 @@ from fedpace.engine.worker import CLASSIFICATION, Turn
 from fedpace.server import AskProbes, AskSums, AskUpdates, BufferPolicy, Guard, Round, Schedule, Server
 from fedpace.tasks import Task
 
+NAMED = 1000  # clients up to which a run folder knows their names
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -89,7 +91,7 @@ class Training:
         self.plan = plan
         self.federation = federation
         self.cohort_size = plan.cohort.size(len(federation))
-        self.warnings = plan.schedule.validate_for(plan.rounds, self.cohort_size)
+        self.warnings = [*federation.notes, *plan.schedule.validate_for(plan.rounds, self.cohort_size)]
         self._model = FlatModule(module, plan.local.layout(module))
         check_personal(plan.local, plan.schedule, federation, self._model.layout)
         self.warnings += check_classes(plan.local, federation)
@@ -138,6 +140,10 @@ class Training:
             "clients": len(self.federation),
             "metric": asdict(self.plan.task.headline),
         }
+        if len(self.federation) <= NAMED:
+            description["client_names"] = list(self.federation.client_names)
+        if self.federation.encoding is not None:
+            description["encoding"] = self.federation.encoding.to_json()
         return recorder.open(description, self.plan.upgrade, resume=resume)
 
     def _rounds(self, folder: RunFolder | None, records: list[RoundRecord]) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite, isnan, nan
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fedpace.experiments.metrics import TITLES, measure
 from fedpace.experiments.reproduction import CaseJob, Metric, Reproduction, ScaleName
 from fedpace.experiments.run import Result
 
+Key = TypeVar("Key")
 Evidence = dict[str, Any]
 Runs = Sequence[dict[str, Any]]
 
@@ -58,7 +59,10 @@ def evidence(
         "changes": dict(changes),
         "settings": settings,
         "versions": read_run(jobs[0].folder)["versions"],
-        "runs": [_run(job, result, reproduction.metrics) for job, result in zip(jobs, results, strict=True)],
+        "runs": [
+            _run(job, result, reproduction.metrics) | (_of_clients(result) if reproduction.by_client else {})
+            for job, result in zip(jobs, results, strict=True)
+        ],
     }
 
 
@@ -94,6 +98,14 @@ def _run(job: CaseJob, result: Result, metrics: Iterable[Metric]) -> dict[str, A
     }
 
 
+def _of_clients(result: Result) -> dict[str, Any]:
+    """What each client's model, or the model of all, achieves on the client's own examples at the end, by name."""
+    assert result.folder is not None  # reproductions run in folders
+    names = read_run(result.folder)["client_names"]
+    last = result.records[-1].client_headlines
+    return {"clients": {names[client]: _rounded(100 * value) for client, value in last.items()}}
+
+
 def _rounded(value: float) -> float | None:
     """JSON knows no NaN, and nobody needs sixteen digits."""
     return None if isnan(value) else round(value, 6)
@@ -105,6 +117,7 @@ def tables(found: Evidence) -> list[TextTable]:
     Where no paper has any number, there is no column for it. Contrasts follow, as a table of differences.
     """
     own = [_table(found, metric) for metric in found["metrics"]]
+    own += [_by_client(found)] if "clients" in found["runs"][0] else []
     return [*own, _contrasts(found)] if "contrasts" in found else own
 
 
@@ -120,9 +133,7 @@ def _table(found: Evidence, metric: str) -> TextTable:
     columns["ours"] = ("right", [_mean(list(values.values()), digits) for values in by_method.values()])
     bases = {label: _base(found, label) for label in by_method}
     differences = {
-        label: _differences(values, by_method[bases[label]])
-        for label, values in by_method.items()
-        if label != bases[label]
+        label: _paired(values, by_method[bases[label]]) for label, values in by_method.items() if label != bases[label]
     }
     compare = _Differences(len(differences), digits, sequential="until_decided" in found)
     columns[f"difference to {'its base' if 'versus' in found else found['reference']}"] = (
@@ -137,6 +148,26 @@ def _table(found: Evidence, metric: str) -> TextTable:
     remarks = [_caption(each, compare), _few(found["runs"], metric), _signs(found, metric, by_method)]
     caption = "\n\n".join(filter(None, remarks))
     return TextTable.of_columns(TITLES[metric], columns, caption)
+
+
+def _by_client(found: Evidence) -> TextTable:
+    """Each client at the end, with the paired difference to the row's base."""
+    names = list(dict.fromkeys(name for run in found["runs"] for name in run["clients"]))
+    rows = list(dict.fromkeys(run["method"] for run in found["runs"]))
+    compare = _Differences(sum(_base(found, row) != row for row in rows) * len(names), 2)
+    columns: dict[str, tuple[Side, Sequence[str]]] = {"method": ("left", rows)}
+    for name in names:
+        values: dict[str, dict[int, float]] = {row: {} for row in rows}
+        for run in found["runs"]:
+            if run["clients"].get(name) is not None:
+                values[run["method"]][run["seed"]] = run["clients"][name]
+        cells = []
+        for row in rows:
+            base = _base(found, row)
+            difference = "" if base == row else f" ({compare.text(_paired(values[row], values[base]))})"
+            cells.append(_mean(list(values[row].values()), 1) + difference)
+        columns[name] = ("left", cells)
+    return TextTable.of_columns("Each client after the last round (%)", columns, f"± over seeds. {compare.meaning}")
 
 
 def _contrasts(found: Evidence) -> TextTable:
@@ -171,15 +202,15 @@ def _base(found: Evidence, label: str) -> str:
     return base
 
 
-def _differences(values: Mapping[str, float], base: Mapping[str, float]) -> list[float]:
-    return [values[name] - base[name] for name in values if name in base]
+def _paired(values: Mapping[Key, float], base: Mapping[Key, float]) -> list[float]:
+    return [values[key] - base[key] for key in values if key in base]
 
 
 def _signs(found: Evidence, metric: str, by_method: Mapping[str, Mapping[str, float]]) -> str:
     """In how many pairs of rows, both of which the paper reports, our difference has the sign of the paper's."""
     signs = []
     for label, base in found.get("versus", {}).items():
-        ours = paired_interval(_differences(by_method[label], by_method[base]))
+        ours = paired_interval(_paired(by_method[label], by_method[base]))
         published = [found["published"].get(row, {}).get(metric) for row in (label, base)]
         if label != base and None not in published and not isnan(ours.mean):
             signs.append((np.sign(ours.mean) == np.sign(published[0] - published[1]), ours.excludes_zero))

@@ -98,6 +98,7 @@ class Reproduction(Settings):
         cases: Repetitions that are averaged like seeds (the held-out domains of PACS); none means one.
         methods: Label → row. A file may give ``factors``, too, whose combinations are further rows.
         pictures: What is drawn of the runs.
+        by_client: Whether the clients of the last round stand in a table, too, each with its difference.
         differs: How the full scale differs from the paper.
         scales: ``smoke`` in seconds, ``quick`` in minutes, ``full`` the paper's setting.
 
@@ -113,6 +114,7 @@ class Reproduction(Settings):
     cases: dict[str, Overrides] = Field(default_factory=dict)
     methods: dict[str, Variant]
     pictures: tuple[Picture, ...] = ()
+    by_client: bool = False
     differs: tuple[str, ...] = ()
     scales: dict[ScaleName, Scale]
 
