@@ -1,5 +1,6 @@
 """A run on Flower's messages is the run of our own engine, to the bit."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,15 @@ def config(preset, **changes):
     return load_config(preset, settings)
 
 
+def toml(value):
+    """As it is typed after --set."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
 def equal(a, b):
     pairs = zip(a.module.state_dict().values(), b.module.state_dict().values(), strict=True)
     return all(torch.equal(x, y) for x, y in pairs)
@@ -52,6 +62,42 @@ def test_ten_rounds_are_bitwise_those_of_the_local_engine(preset):
 def test_personal_methods_are_bitwise_those_of_the_local_engine(preset):
     chosen = load_config(preset, FAST | PERSONAL)
     assert same_records(run_on("local", chosen), run_on("flower-inprocess", chosen))
+
+
+@pytest.fixture
+def kinds(tmp_path):
+    """A table with gaps and categories, whose clients are its hospitals, and a text whose last window is shorter."""
+    rows = "".join(f"{'nsw'[i % 3]},{i % 7 or ''},{'abc'[i * i % 3]},{(i * 37 % 11) / 7}\n" for i in range(90))
+    (tmp_path / "patients.csv").write_text("hospital,age,kind,outcome\n" + rows)
+    (tmp_path / "novel.txt").write_text("the quick brown fox jumps over the lazy dog, and so it goes. " * 20 + "end")
+    return {
+        "table": {
+            "data.source": str(tmp_path / "patients.csv"),
+            "data.options": {"target": "outcome", "leave_out": ["hospital"]},
+            "data.partition": {"name": "by", "column": "hospital", "test_share": 0.25},
+            "model": "mlp",
+        },
+        "text": {
+            "data.source": str(tmp_path / "novel.txt"),
+            "data.options": {"length": 17},
+            "data.partition": {"name": "iid", "clients": 3},
+            "model": {"name": "tiny_transformer", "width": 16, "layers": 1},
+        },
+    }
+
+
+@pytest.mark.parametrize("preset", ["fedpace", "fedrep"])
+@pytest.mark.parametrize("kind", ["table", "text"])
+def test_tables_and_texts_are_bitwise_equal_on_every_engine(kinds, kind, preset, tmp_path):
+    settings = {**kinds[kind], "rounds": 3, "local.max_steps": 3, "measuring.per_client": 5}
+    if preset == "fedrep":
+        settings["data.partition"] = {**settings["data.partition"], "test_share": 0.25}
+    serial, processes = (load_config(preset, settings | {"executor": name}) for name in ("serial", "processes"))
+    local = run_on("local", serial)
+    assert next(iter(local.records[-1].metrics)) == {"table": "R²", "text": "accuracy"}[kind]
+    for other in (run_on("local", processes), run_on("flower-inprocess", serial)):
+        assert equal(local, other)
+        assert same_records(local, other)
 
 
 def grid_of(chosen):
@@ -291,10 +337,12 @@ def test_simulation_without_ray_says_what_to_install(monkeypatch):
         run_on("flower-simulation", config("fedavg"))
 
 
-def test_simulation_on_ray_is_bitwise_the_local_engine(tmp_path):
+@pytest.mark.parametrize("kind", ["table", "text"])
+def test_simulation_on_ray_is_bitwise_the_local_engine(kind, kinds, tmp_path):
     """In a process of its own, because Ray leaves processes and files open."""
     pytest.importorskip("ray")
-    settings = [part for key, value in FAST.items() for part in ("--set", f"{key}={value}")]
+    chosen = {**FAST, **kinds[kind]}
+    settings = [part for key, value in chosen.items() for part in ("--set", f"{key}={toml(value)}")]
     command = [
         str(Path(sys.executable).parent / "fedpace"),
         "run",
@@ -307,7 +355,7 @@ def test_simulation_on_ray_is_bitwise_the_local_engine(tmp_path):
         [*command, "--engine", "flower-simulation"], capture_output=True, text=True, timeout=300, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    local = run_on("local", config("fedpace"))
+    local = run_on("local", load_config("fedpace", chosen))
     assert same_records(local, Result.read(tmp_path / "run"))
     found = load_file(tmp_path / "run" / "model.safetensors")
     assert all(torch.equal(tensor, found[name]) for name, tensor in local.module.state_dict().items())

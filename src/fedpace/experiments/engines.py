@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedpace.core import ConfigError
-from fedpace.engine import cores
+from fedpace.engine import cores, task_of
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.run import Result, execute, federate, initial_model
 
@@ -51,7 +51,8 @@ def _built(config: str) -> Node:
 
     found = RunConfig(**json.loads(config))
     federation = federate(found)
-    return Node.build(initial_model(found, federation), federation, found.local, seed=found.seed)
+    task = task_of(federation, found.task)
+    return Node.build(initial_model(found, federation), federation, found.local, seed=found.seed, task=task)
 
 
 def _node(config: RunConfig, context: Context) -> Node:
