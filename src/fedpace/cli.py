@@ -158,13 +158,12 @@ def run(
         return
     plot = folder / "curves.png"
     result.plot(plot)
-    summary = result.summary
+    summary, metric = result.summary, result.metric
+    values = {"final": summary.final, "best": summary.best, "last ten": summary.last10}
+    said = ", ".join(f"{name} {metric.text(value)}" for name, value in values.items())
     similarity = "" if isnan(summary.similarity) else f", mean similarity {summary.similarity:+.3f}"
-    out_console.print(
-        f"{config.method} on {config.data.source}, seed {seed}: final {summary.final:.2%}, best {summary.best:.2%}, "
-        f"last ten {summary.last10:.2%}, AUC {summary.auc:.3f}{similarity}",
-        highlight=False,
-    )
+    what = f"{config.method} on {config.data.source}, seed {seed}"
+    out_console.print(f"{what}: {metric.name} {said}, AUC {summary.auc:.3f}{similarity}", highlight=False)
     _print_files(runs=[folder], wrote=[plot])
 
 
@@ -341,18 +340,21 @@ def data_show(
     clients: Clients = None,
     seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the partition, or 'size'.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A key below 'data', or a parameter of the partition."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Picture file (.png, .svg, .pdf).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw how many examples of each class every client holds."""
-    from fedpace.data import counts_table, load, save_counts_figure
-    from fedpace.experiments.presets import parse_overrides
+    from fedpace.data import counts_table, save_counts_figure
+    from fedpace.experiments.presets import load_config
+    from fedpace.experiments.run import federate
 
-    parameters = {**_partition(partition, alpha, clients), **parse_overrides(set_ or [])}
-    sized = {"size": parameters.pop("size")} if "size" in parameters else {}
-    federation = load(source, **sized).partition(parameters.pop("name", "dirichlet"), seed=seed, **parameters)
+    given = _overrides(
+        [_below_data(text) for text in set_ or []], source, None, None, _partition(partition, alpha, clients)
+    )
+    federation = federate(load_config("fedavg", {**given, "seed": seed}))
     if as_json:
         counts = dict(zip(federation.client_names, federation.counts().tolist(), strict=True))
         _print_json({"name": federation.name, "classes": federation.classes, "counts": counts})
@@ -443,6 +445,13 @@ def _overrides(
     options = {"data.source": data, "model": model, "rounds": rounds}
     options |= {f"data.partition.{key}": value for key, value in partition.items()}
     return {**{key: value for key, value in options.items() if value is not None}, **parse_overrides(assignments or [])}
+
+
+def _below_data(assignment: str) -> str:
+    """A key of the config; without its tables it is ``size`` or a parameter of the partition."""
+    if assignment.startswith("data."):
+        return assignment
+    return f"data.{'' if assignment.startswith('size=') else 'partition.'}{assignment}"
 
 
 def _partition(name: str | None, alpha: float | None, clients: int | None) -> dict[str, Any]:

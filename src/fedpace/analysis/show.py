@@ -62,7 +62,7 @@ def _settings(run: Mapping[str, Any]) -> Rows:
 def _describe(value: Any) -> str:
     """Config in one line: a table is its name and its parameters, a list of tables their names."""
     if isinstance(value, Mapping):
-        given = {key: inner for key, inner in value.items() if inner is not None}
+        given = {key: inner for key, inner in value.items() if inner not in (None, {}, [])}
         name = str(given.pop("name", ""))
         parameters = ", ".join(f"{key}={_describe(inner)}" for key, inner in given.items())
         return f"{name} ({parameters})" if name and parameters else name or parameters
