@@ -7,8 +7,10 @@ from rich.console import Console
 from scipy import stats
 
 from fedpace.analysis import Comparison, paired_interval, summarise
-from fedpace.core import ConfigError
+from fedpace.core import ConfigError, RoundRecord
+from fedpace.tasks import Metric
 
+MAE = Metric("MAE", rises=False)
 FEDAVG = {0: 0.30, 1: 0.34, 2: 0.32}
 BETTER = {0: 0.40, 1: 0.45, 2: 0.41}  # differences .10, .11, .09
 UNSURE = {0: 0.32, 1: 0.33, 2: 0.33}  # differences .02, -.01, .01
@@ -197,6 +199,20 @@ def test_a_second_star_is_for_differences_that_hold_for_all_methods_together(com
     assert [row.stars for row in found.rows[:4]] == [0, 1, 2, 0]
     assert "** where it still does at 99.5 %, for 10 methods together" in found.caption
     assert [row.stars for row in compare({"a": values["a"], "c": values["c"]}).rows] == [0, 1]
+
+
+def test_a_metric_that_falls_is_shown_as_it_is_and_said_to_fall():
+    summaries = {
+        name: {seed: summarise([RoundRecord(round=0, metrics={"MAE": mae + seed})], metric=MAE) for seed in (0, 1)}
+        for name, mae in (("a", 3.0), ("b", 2.0))
+    }
+    compared = Comparison(summaries, metric="best", headline=MAE)
+    text = str(compared)
+    assert "Best MAE, 2 seeds" in text
+    assert "3.500 ± 0.707" in text
+    assert "−1.000 [−1.000, −1.000] *" in text
+    assert "less MAE is better" in " ".join(text.split())
+    assert "%)" not in text
 
 
 def with_clients(record, *, on="test", **by_method):

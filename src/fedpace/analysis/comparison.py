@@ -134,6 +134,8 @@ class Comparison:
     def caption(self) -> str:
         """What the columns mean."""
         spread = "± is the standard deviation over seeds"
+        if not self.headline.rises:
+            spread = f"less {self.headline.name} is better; {spread}"
         if self._has_fairness:
             spread += "; spread is that over clients and worst tenth the mean of the worst-off, after the last round"
         if all(row.difference is None for row in self.rows):

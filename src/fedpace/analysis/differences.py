@@ -18,6 +18,7 @@ _ASPECTS = {
     "evaluation": ("measuring.every", "measuring.per_client", "measuring.clients"),
     "data": ("data.source", "data.size", "data.options", "data.partition", "data.shift", "data.augment"),
     "model": ("model",),
+    "task": ("task",),
 }
 
 
