@@ -1,9 +1,13 @@
+import math
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter
 
 from fedpace.core import ConfigError, Device, Precision, Settings, devices
+from tests.elsewhere import AWAY, Elsewhere, place
 
 CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda:0"), torch.device("mps:0")
 BF16_CHECKS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
@@ -166,3 +170,74 @@ def test_a_tensor_with_a_gradient_becomes_an_array():
 
 def test_a_tensor_elsewhere_is_not_on_the_cpu():
     assert not devices.on_cpu(torch.empty(2, device="meta"))
+
+
+# Moving --------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_placed_or_carried_on_the_cpu():
+    batches = iter([(torch.ones(2), torch.ones(2))])
+    assert devices.carried(batches, CPU) is batches
+    tensors = {"a": torch.ones(2)}
+    assert devices.moved(tensors, CPU)["a"] is tensors["a"]
+    assert isinstance(devices.placed(CPU), nullcontext)
+
+
+def test_batches_of_one_or_several_inputs_are_carried():
+    with Elsewhere():
+        one = (torch.ones(2), torch.zeros(2))
+        several = ({"a": torch.ones(2), "b": torch.ones(2)}, torch.zeros(2))
+        (inputs, targets), (named, _) = devices.carried(iter([one, several]), AWAY)
+        assert {place(tensor) for tensor in (inputs, targets, *named.values())} == {AWAY}
+
+
+def test_double_precision_stays_on_the_host_where_the_device_has_none():
+    tensors = {"alpha": torch.tensor(0.5, dtype=torch.float64), "v": torch.ones(2)}
+    with Elsewhere():
+        found = devices.moved(tensors, MPS)
+        assert {name: str(place(tensor)) for name, tensor in found.items()} == {"alpha": "cpu", "v": "mps:0"}
+        assert {place(tensor) for tensor in devices.moved(tensors, AWAY).values()} == {AWAY}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("cuda", ["cuda:0", "cuda:1"]), ("auto", ["cuda:0", "cuda:1"]), ("cuda:1", ["cuda:1"]), ("cpu", ["cpu"])],
+)
+def test_workers_are_dealt_over_the_devices_that_a_name_leaves_open(machine, name, expected):
+    machine(cuda=2)
+    assert [str(device) for device in devices.choose_all(name)] == expected
+
+
+def test_random_numbers_of_the_host_go_on_undisturbed():
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    with devices.forked_rng(CPU):
+        torch.rand(7)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_a_function_in_float32_is_itself():
+    assert devices.computed(torch.neg, CPU, "float32") is torch.neg
+    assert devices.loss_scale(CPU, "float32") is None
+    assert devices.loss_scale(CUDA, "bf16") is None
+
+
+def test_the_scale_of_a_loss_rounds_nothing():
+    scale = devices.loss_scale(CPU, "fp16")
+    assert math.frexp(scale.item())[0] == 0.5
+    assert scale < torch.finfo(torch.float16).max
+
+
+def test_a_function_computes_in_its_precision(machine, monkeypatch):
+    machine(cpu=(True, False))
+    entered = []
+
+    class Context(nullcontext):
+        def __enter__(self):
+            entered.append(True)
+
+    monkeypatch.setattr(torch, "autocast", lambda *arguments: Context())
+    compute = devices.computed(torch.neg, CPU, "bf16")
+    assert (compute(torch.ones(1)).item(), len(entered)) == (-1, 1)
+    assert (compute(torch.ones(1)).item(), len(entered)) == (-1, 2)

@@ -8,14 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpace.aggregation._arrays import products
 from fedpace.aggregation._signs import blocks
+from fedpace.core import devices
 
 NOISE = 1e-6  # how exactly an inner product is known, relative to the lengths of its two vectors
 WHOLE = (slice(None),)
 
 
 def gram(rows: Tensor, part: slice = slice(None)) -> Tensor:
-    """UUᵀ in float64, over a part of the columns.
+    """UUᵀ in float64 on the host, over a part of the columns.
 
     Short runs of columns are multiplied in the precision of the rows and their products summed in float64: entries of
     float32 rows are known to about 1e-8 · ‖uᵢ‖‖uⱼ‖, and to ``NOISE`` where rounding errors have one sign because
@@ -30,6 +32,8 @@ def gram(rows: Tensor, part: slice = slice(None)) -> Tensor:
 
 
 def _products(rows: Tensor, part: slice, dtype: torch.dtype) -> Tensor:
+    if not devices.on_cpu(rows):
+        return devices.to_host(products(rows[:, part], dtype))
     from fedpace.aggregation._kernels import add_products
 
     count, (first, last, _) = len(rows), part.indices(rows.shape[1])
@@ -61,8 +65,13 @@ class Rows:
     """Updates that are kept whole, and their Gram matrix, which is built once."""
 
     def __init__(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> None:
-        # NumPy asks the system for large pages. Touching so much new memory in small ones takes longer than to fill it.
-        self._space = torch.from_numpy(np.empty((clients, size), torch.empty(0, dtype=dtype).numpy().dtype))
+        like = torch.empty(0, dtype=dtype)
+        if devices.on_cpu(like):
+            # NumPy asks the system for large pages. Touching so much new memory in small ones takes longer than to
+            # fill it.
+            self._space = torch.from_numpy(np.empty((clients, size), like.numpy().dtype))
+        else:
+            self._space = torch.empty(clients, size, dtype=dtype)
         self._gram: Tensor | None = None
         self._lent: Tensor | None = None
         self.clients = 0
@@ -91,8 +100,9 @@ class Rows:
 
     def reuse(self, former: Rows) -> None:
         """Take over the memory of rows that are no longer needed, if it has this size: new memory takes its time."""
-        if former._space.shape == self._space.shape and former._space.dtype == self._space.dtype:
-            self._space = former._space
+        mine, theirs = self._space, former._space
+        if (theirs.shape, theirs.dtype, theirs.device) == (mine.shape, mine.dtype, mine.device):
+            self._space = theirs
 
     def lend(self) -> Tensor | None:
         """The memory of the next row, if one is left: an update that is written there and then added is not copied."""
@@ -114,7 +124,7 @@ class Rows:
 
     def combine(self, coefficients: Sequence[Tensor], parts: Sequence[slice]) -> Tensor:
         """qᵀU, with coefficients of their own for each part of the columns."""
-        result = torch.empty(self._space.shape[1], dtype=self._space.dtype)
+        result = self._space.new_empty(self._space.shape[1])
         for part, q in zip(parts, coefficients, strict=True):
-            torch.mv(self.matrix[:, part].T, q.to(result.dtype), out=result[part])
+            torch.mv(self.matrix[:, part].T, q.to(result), out=result[part])
         return result

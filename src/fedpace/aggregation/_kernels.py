@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-RUN = 512  # columns: longer float32 sums lose digits, shorter ones lose speed
+from fedpace.aggregation._signs import RUN
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedpace.aggregation._gram import Rows
 from fedpace.aggregation._signs import SignSum
-from fedpace.core import ConfigError, Named, Registry
+from fedpace.core import ConfigError, Named, Registry, devices
 
 Diagnostics = dict[str, Any]
 
@@ -83,7 +83,8 @@ class Rule(Named, ABC):
     def __call__(self, updates: Tensor, weights: Tensor | None = None) -> Tensor:
         """Aggregate the rows of ``updates``; ``weights`` (one per row, not negative) default to uniform."""
         checked = check_weights(updates, weights)
-        stream = self.start(updates.shape[1], updates.shape[0], updates.dtype)
+        with devices.placed(updates.device):
+            stream = self.start(updates.shape[1], updates.shape[0], updates.dtype)
         for update, weight in zip(updates, checked, strict=True):
             stream.add(update, weight)
         return stream.finish()
@@ -100,7 +101,10 @@ class Rule(Named, ABC):
 
     @abstractmethod
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:
-        """Begin a stream of at most ``clients`` updates of ``size`` coordinates."""
+        """Begin a stream of at most ``clients`` updates of ``size`` coordinates.
+
+        New tensors lie where the updates will: whoever calls this has made that torch's default device.
+        """
 
 
 rules: Registry[Rule] = Registry("rule", Rule)

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpace.aggregation._arrays import masked_softly
 from fedpace.aggregation._rule import Rule, ScaledStream, Stream, Sums, WeightedSum
 from fedpace.aggregation._signs import SignSum
+from fedpace.core import devices
 
 Votes = Literal["uniform", "samples"]
 
@@ -63,7 +65,7 @@ class SignScaledStream(ScaledStream):
 
     def split(self) -> tuple[Tensor, Tensor]:
         """The mean and its factors."""
-        mask = torch.empty(len(self._sum.sum))
+        mask = torch.empty_like(self._sum.sum, dtype=torch.float32)
         return self._masked(mask), mask
 
     def finish(self) -> Tensor:
@@ -72,16 +74,12 @@ class SignScaledStream(ScaledStream):
 
     def _masked(self, mask: Tensor | None) -> Tensor:
         """The mean, whose factors go into ``mask``, or into the mean itself."""
-        from fedpace.aggregation._kernels import soft_mask
-
-        mean, signs = self._sum.mean(), self.signs.sum.numpy()
-        votes, all_votes = (
-            (signs, self.signs.clients or 1) if self._votes is None else (self._votes.mean().numpy(), 1.0)
+        mean, signs = self._sum.mean(), self.signs.sum
+        votes, all_votes = (signs, self.signs.clients or 1) if self._votes is None else (self._votes.mean(), 1.0)
+        apply = _compiled if devices.on_cpu(mean) else masked_softly
+        below, opposed, lost = apply(
+            mean, signs, votes, all_votes, self._rule.enough(all_votes), self._rule.slope, mask
         )
-        # A Python integer would be 64 bits wide in the kernel, and so would each comparison with it.
-        enough = np.result_type(votes, np.int32).type(self._rule.enough(all_votes))
-        slope, factors = np.float32(self._rule.slope), None if mask is None else mask.numpy()
-        below, opposed, lost = soft_mask(mean.numpy(), signs, votes, np.float32(all_votes), enough, slope, factors)
         size = max(len(mean), 1)
         self.diagnostics = {
             "mean_factor": 1 - (below - self._rule.slope * lost / all_votes) / size,
@@ -90,3 +88,18 @@ class SignScaledStream(ScaledStream):
             "below_tau": below / size,
         }
         return mean
+
+
+def _compiled(
+    mean: Tensor, signs: Tensor, votes: Tensor, all_votes: float, enough: float, slope: float, mask: Tensor | None
+) -> tuple[int, int, float]:
+    from fedpace.aggregation._kernels import soft_mask
+
+    counts = votes.numpy()
+    # A Python integer would be 64 bits wide in the kernel, and so would each comparison with it.
+    least = np.result_type(counts, np.int32).type(enough)
+    factors = None if mask is None else mask.numpy()
+    found: tuple[int, int, float] = soft_mask(
+        mean.numpy(), signs.numpy(), counts, np.float32(all_votes), least, np.float32(slope), factors
+    )
+    return found

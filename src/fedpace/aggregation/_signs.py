@@ -13,8 +13,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fedpace.core import devices
+
 Threshold = Literal["inclusive", "strict"]
 BLOCK = 1 << 18  # coordinates per step: they stay in a core's cache, and temporaries out of the server's memory
+RUN = 512  # columns of which products are summed in float32: longer sums lose digits, shorter ones lose speed
 SLACK = 1e-9  # a share such as 0.4 is not exact in binary: this close to it is equal
 
 
@@ -56,23 +59,29 @@ class SignSum:
 
     def __init__(self, size: int, clients: int) -> None:
         self.sum = torch.zeros(size, dtype=sign_type(clients))
-        self._sums = self.sum.numpy()
         self.clients = 0
 
     def add(self, update: Tensor) -> None:
         """Count one client's signs. A client that sends zero lowers the agreement: it still counts in N."""
-        from fedpace.aggregation._kernels import count_signs
-
         self.clients += 1
-        count_signs(update.numpy(), self._sums)
+        if devices.on_cpu(update):
+            from fedpace.aggregation._kernels import count_signs
+
+            count_signs(update.numpy(), self.sum.numpy())
+        else:
+            self.sum.add_((update > 0).to(self.sum.dtype)).sub_((update < 0).to(self.sum.dtype))
 
     def add_with(self, update: Tensor, share: float, totals: Tensor) -> None:
         """Count one client's signs and, in the same pass over them, add ``share`` of its update to ``totals``."""
+        if not devices.on_cpu(update):
+            totals.add_(update, alpha=share)
+            self.add(update)
+            return
         from fedpace.aggregation._kernels import add_and_count
 
         self.clients += 1
         sums = totals.numpy()
-        add_and_count(update.numpy(), sums.dtype.type(share), sums, self._sums)
+        add_and_count(update.numpy(), sums.dtype.type(share), sums, self.sum.numpy())
 
     def counts(self, part: slice = slice(None)) -> Tensor:
         """|S| of some coordinates: agreement times the number of clients, an integer."""
@@ -86,7 +95,7 @@ class SignSum:
     def histogram(self, part: slice = slice(None)) -> list[int]:
         """Number of coordinates with |S| = 0, 1, …, N."""
         signs = self.sum[part]
-        found = torch.zeros(self.clients + 1, dtype=torch.int64)
+        found = signs.new_zeros(self.clients + 1, dtype=torch.int64)
         for block in blocks(len(signs)):
             found += torch.bincount(signs[block].abs().int(), minlength=self.clients + 1)
         return [int(count) for count in found]

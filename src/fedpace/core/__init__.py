@@ -1,5 +1,6 @@
 """Flat vectors and their layout, named seeds, typed settings and errors: what every room stands on."""
 
+from fedpace.core import devices
 from fedpace.core.devices import Device, Precision
 from fedpace.core.errors import (
     ClientError,
@@ -64,6 +65,7 @@ __all__ = [
     "by_name",
     "call",
     "derive",
+    "devices",
     "did_you_mean",
     "first_error",
     "import_path",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, ParamSpec
 
 import torch
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from pydantic import AfterValidator
 from torch import Tensor
 
 from fedpace.core.errors import ConfigError, did_you_mean
+from fedpace.core.inputs import Inputs
 
 HOST = torch.device("cpu")
 """Where random numbers are drawn, so that every device sees the same, and where NumPy works."""
@@ -18,6 +20,10 @@ HOST = torch.device("cpu")
 Precision = Literal["float32", "bf16", "fp16"]
 """What a model computes in; its parameters are float32 whatever the precision."""
 
+LOSS_SCALE = 1024.0
+"""For fp16; constant factors from 8 to 32,768 have served (Micikevicius et al., 2018, Section 3.2)."""
+
+P = ParamSpec("P")
 _NAMES = ("auto", "cpu", "cuda", "mps")
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -54,6 +60,13 @@ def choose(name: Device = "auto") -> torch.device:
     return torch.device("mps:0" if wanted == "mps" else wanted)
 
 
+def choose_all(name: Device) -> list[torch.device]:
+    """The devices over which workers are dealt: all of CUDA's where a setting names none of them, else the one."""
+    first = choose(name)
+    several = first.type == "cuda" and ":" not in name
+    return [torch.device(found) for found in here() if found.startswith("cuda")] if several else [first]
+
+
 def on_cpu(tensor: Tensor) -> bool:
     """Whether compiled loops may read a tensor where it lies; any other is left to torch."""
     return tensor.is_cpu
@@ -69,6 +82,47 @@ def to_numpy(tensor: Tensor) -> NDArray[Any]:
     return to_host(tensor).numpy()
 
 
+def placed(device: torch.device) -> AbstractContextManager[Any]:
+    """Within this context new tensors lie on a device unless told otherwise, those of a user's own code, too.
+
+    >>> with placed(HOST):
+    ...     torch.zeros(1).device
+    device(type='cpu')
+    """
+    return nullcontext() if device == HOST else device  # the context would cost something in each call
+
+
+def moved(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Named tensors on a device; one that lies there already is not copied.
+
+    Double precision stays on the host where the device has none (mps).
+    """
+    if device.type == "mps":
+        return {name: t if t.dtype == torch.float64 else t.to(device) for name, t in tensors.items()}
+    return {name: tensor.to(device) for name, tensor in tensors.items()}
+
+
+def carried(batches: Iterator[tuple[Inputs, Tensor]], device: torch.device) -> Iterator[tuple[Inputs, Tensor]]:
+    """The same batches on a device; on the CPU this is the very same iterator, so that no batch costs anything."""
+    return batches if device == HOST else ((_carried(x, device), _sent(y, device)) for x, y in batches)
+
+
+def _carried(inputs: Inputs, device: torch.device) -> Inputs:
+    if isinstance(inputs, Mapping):
+        return {name: _sent(tensor, device) for name, tensor in inputs.items()}
+    return _sent(inputs, device)
+
+
+def _sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """Towards CUDA from pinned memory: the next batch is made while this one is under way."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def forked_rng(device: torch.device) -> AbstractContextManager[None]:
+    """Within this context random numbers are drawn that nobody outside notices, on the CPU and on the device."""
+    return torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else [])  # mps cannot put it back
+
+
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
     """Within this context models compute in ``precision``; refused where the device cannot.
 
@@ -79,6 +133,28 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     if (reason := _obstacle(device, precision)) is not None:
         raise ConfigError(f"precision: {precision} needs {reason}, found the device '{device}'; take float32 instead")
     return nullcontext() if precision == "float32" else torch.autocast(device.type, _TYPES[precision])
+
+
+def computed(function: Callable[P, Tensor], device: torch.device, precision: Precision) -> Callable[P, Tensor]:
+    """The same function, computed in ``precision``: in float32 it is itself."""
+    context = autocast(device, precision)
+    if precision == "float32":
+        return function
+
+    def compute(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        with context:
+            return function(*args, **kwargs)
+
+    return compute
+
+
+def loss_scale(device: torch.device, precision: Precision) -> Tensor | None:
+    """What a loss is multiplied by before ``backward``, and its gradient divided by afterwards; mostly nothing.
+
+    Small gradients would be zero in fp16, whose least number is 6e-8. A power of two rounds nothing. It is fixed:
+    should a gradient overflow all the same, the update is not finite, and the server's guard drops and names it.
+    """
+    return torch.tensor(LOSS_SCALE, device=device) if precision == "fp16" else None
 
 
 def _obstacle(device: torch.device, precision: Precision) -> str | None:
