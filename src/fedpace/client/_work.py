@@ -22,6 +22,7 @@ from fedpace.core import (
     ServerHalf,
     Tensors,
     Update,
+    devices,
     numpy_stream,
     parse,
     torch_stream,
@@ -124,8 +125,13 @@ class BatchedWork(ClientWork):
 
         The last incomplete batch of a pass is dropped, except where it is the only one: statistics of two or three
         images would unsettle BatchNorm, but a client with few images must still train. Examples are as they are, unless
-        there is an ``rng`` to augment them with.
+        there is an ``rng`` to augment them with. Batches lie where the model does.
         """
+        return devices.carried(self._on_host(shard, context, epochs, batch, rng), context.model.device)
+
+    def _on_host(
+        self, shard: Shard, context: Context, epochs: int | None, batch: int | None, rng: np.random.Generator | None
+    ) -> Iterator[tuple[Inputs, Tensor]]:
         generator = torch_stream(context.seed, "batches")
         size = batch or self.batch
         per_epoch = max(len(shard) // size, 1)

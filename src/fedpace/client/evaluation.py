@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from fedpace.client._work import ClientWork, Context, works
-from fedpace.core import Inputs, Update, call
+from fedpace.core import Inputs, Update, call, devices
 from fedpace.data import Shard
 from fedpace.tasks import Sums, added
 
@@ -35,8 +35,13 @@ def measured(predict: Callable[[Inputs], Tensor], shard: Shard, positions: Tenso
     """The task's sums of what ``predict`` says, from inputs to outputs, about some examples."""
     sums: Sums = {}
     with torch.inference_mode():
-        for chunk in positions.split(BATCH):  # type: ignore[no-untyped-call]
-            if len(chunk):
-                inputs, targets = shard.batch(chunk, padding=context.task.padding)
-                sums = added(sums, context.task.sums(predict(inputs), targets))
+        for inputs, targets in in_order(shard, positions, context):
+            sums = added(sums, context.task.sums(predict(inputs), targets))
     return Update(context.client, None, len(positions), sums)
+
+
+def in_order(shard: Shard, positions: Tensor, context: Context) -> Iterator[tuple[Inputs, Tensor]]:
+    """Batches of the examples at ``positions``, where the model lies."""
+    chunks = positions.split(BATCH) if len(positions) else ()  # type: ignore[no-untyped-call]
+    batches = (shard.batch(chunk, padding=context.task.padding) for chunk in chunks)
+    return devices.carried(batches, context.model.device)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fedpace.client._work import BatchedWork, Context, Method, methods
 from fedpace.client.optimizers import check_optimizer, make_optimizer, takes
 from fedpace.client.rates import Constant, Rate, rates
-from fedpace.core import FlatModule, Inputs, Layout, Update, by_name, call
+from fedpace.core import FlatModule, Inputs, Layout, Precision, Update, by_name, call, devices
 from fedpace.data import Shard
 
 Loss = Callable[[nn.Module, Inputs, Tensor], Tensor]
@@ -38,7 +38,8 @@ class LocalSGD(BatchedWork, Method):
 
     Parameters: ``optimizer``, any of ``torch.optim`` by name, with further parameters of its own in ``options``;
     ``rate``, how the learning rate changes over the rounds; ``clip``, the largest norm of a gradient; ``accumulate``,
-    how many batches are averaged for one step.
+    how many batches are averaged for one step; ``precision``, in which losses are computed: parameters, gradients
+    and all that is measured stay float32.
     """
 
     optimizer: str = "adam"
@@ -49,6 +50,7 @@ class LocalSGD(BatchedWork, Method):
     rate: SerializeAsAny[Annotated[Rate, by_name(rates, "constant")]] = Constant()
     clip: float | None = Field(None, gt=0, allow_inf_nan=False)
     accumulate: int = Field(1, ge=1)
+    precision: Precision = "float32"
 
     @field_validator("optimizer")
     @classmethod
@@ -98,7 +100,7 @@ class LocalSGD(BatchedWork, Method):
         model = context.model
         part = part or model.layout
         optimizer = optimizer or self._optimizer(model, model.layout.runs(part))
-        loss_of, correct = self.loss_of(start, shard, context), self.correction(start, context)
+        loss_of, correct = self.computed_loss(start, shard, context), self.correction(start, context)
         pace = _pace(context)
         losses = []
         with model.only(part):
@@ -107,7 +109,7 @@ class LocalSGD(BatchedWork, Method):
                 model.gradient.zero_()
                 for inputs, targets in group:
                     loss = loss_of(model.module, inputs, targets)
-                    loss.backward()  # type: ignore[no-untyped-call]
+                    devices.backward(loss, model.gradient, self.precision)
                     losses.append(loss.item())
                 if len(group) > 1:
                     model.gradient.div_(len(group))
@@ -117,6 +119,10 @@ class LocalSGD(BatchedWork, Method):
                     model.gradient.mul_((self.clip / model.gradient.norm().clamp(min=1e-12)).clamp(max=1))
                 self._step(optimizer, model.vector, pace)
         return sum(losses) / len(losses)
+
+    def computed_loss(self, start: Tensor, shard: Shard, context: Context) -> Loss:
+        """The same loss as :meth:`loss_of`, computed in the precision of the settings."""
+        return devices.computed(self.loss_of(start, shard, context), context.model.device, self.precision)
 
     def loss_of(self, start: Tensor, shard: Shard, context: Context) -> Loss:
         """What the steps of this turn make smaller: the task's loss. ``start`` is θ."""
@@ -153,6 +159,6 @@ def _pace(context: Context) -> Tensor | None:
     layout, sent = context.model.layout, context.extras.get("pace")
     if sent is None or not layout.personal:
         return sent
-    whole = torch.ones(layout.size)
+    whole = torch.ones_like(context.model.vector)
     layout.put_shared(whole, sent)
     return whole

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, ParamSpec
 import torch
 from numpy.typing import NDArray
 from pydantic import AfterValidator
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedpace.core.errors import ConfigError, did_you_mean
 from fedpace.core.inputs import Inputs
@@ -92,6 +92,12 @@ def placed(device: torch.device) -> AbstractContextManager[Any]:
     return nullcontext() if device == HOST else device  # the context would cost something in each call
 
 
+def settled(module: nn.Module, device: torch.device) -> nn.Module:
+    """The module itself, with all its tensors on a device."""
+    tensors = (*module.parameters(), *module.buffers())
+    return module if all(tensor.device == device for tensor in tensors) else module.to(device)
+
+
 def moved(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
     """Named tensors on a device; one that lies there already is not copied.
 
@@ -148,13 +154,19 @@ def computed(function: Callable[P, Tensor], device: torch.device, precision: Pre
     return compute
 
 
-def loss_scale(device: torch.device, precision: Precision) -> Tensor | None:
-    """What a loss is multiplied by before ``backward``, and its gradient divided by afterwards; mostly nothing.
+def backward(loss: Tensor, gradient: Tensor, precision: Precision) -> None:
+    """Add a loss's gradient to the vector ``gradient``, of which the gradients of all parameters are views.
 
-    Small gradients would be zero in fp16, whose least number is 6e-8. A power of two rounds nothing. It is fixed:
-    should a gradient overflow all the same, the update is not finite, and the server's guard drops and names it.
+    What is small would be zero in fp16, whose least number is 6e-8, so the loss is scaled. A power of two rounds
+    nothing. It is fixed: should a gradient overflow all the same, the client's update is not finite, and the server's
+    guard drops and names it.
     """
-    return torch.tensor(LOSS_SCALE, device=device) if precision == "fp16" else None
+    if precision != "fp16":
+        loss.backward()  # type: ignore[no-untyped-call]
+        return
+    gradient.mul_(LOSS_SCALE)
+    loss.backward(torch.full_like(loss, LOSS_SCALE))  # type: ignore[no-untyped-call]
+    gradient.div_(LOSS_SCALE)
 
 
 def _obstacle(device: torch.device, precision: Precision) -> str | None:

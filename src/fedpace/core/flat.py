@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fedpace.core import devices
 from fedpace.core.layout import Layout
 
 
@@ -22,6 +23,10 @@ class Buffers:
     def clone(self) -> Buffers:
         """An independent copy."""
         return Buffers(self.floats.clone(), self.integers.clone())
+
+    def to(self, device: torch.device) -> Buffers:
+        """The same on a device; what lies there already is not copied."""
+        return Buffers(self.floats.to(device), self.integers.to(device))
 
     def fits(self, other: Buffers) -> bool:
         """Whether both belong to the same model."""
@@ -38,7 +43,7 @@ class FlatModule:
 
     Writing to ``vector`` changes the module; ``backward()`` accumulates into ``gradient``. One such object is resident
     per worker and serves every client, so a client costs one copy in and one subtraction out. A ``layout`` may declare
-    some of the module's tensors personal.
+    some of the module's tensors personal. The module is moved to the ``device``, where all of them lie.
 
     Trainable parameters of any other type (float64, bfloat16) become float32, and so do the statistics of the same type
     beside them in a layer. Frozen parameters and all other buffers keep type and value. A tensor that several layers
@@ -50,11 +55,12 @@ class FlatModule:
     3.0
     """
 
-    def __init__(self, module: nn.Module, layout: Layout | None = None) -> None:
-        self.module = module
+    def __init__(self, module: nn.Module, layout: Layout | None = None, device: torch.device = devices.HOST) -> None:
+        self.module = devices.settled(module, device)
+        self.device = device
         self.layout = layout or Layout.of(module)
-        self.vector = torch.empty(self.layout.size)
-        self.gradient = torch.zeros(self.layout.size)
+        self.vector = torch.empty(self.layout.size, device=device)
+        self.gradient = torch.zeros(self.layout.size, device=device)
         parameters = dict(module.named_parameters())
         _follow_parameters(module, [parameters[name] for name in self.layout.names])
         gradients = dict(self.layout.tensors(self.gradient))
@@ -64,9 +70,9 @@ class FlatModule:
             parameters[name].grad = gradients[name]
         self.buffers = self._flatten_buffers()
 
-    def __reduce__(self) -> tuple[type[FlatModule], tuple[nn.Module, Layout]]:
+    def __reduce__(self) -> tuple[type[FlatModule], tuple[nn.Module, Layout, torch.device]]:
         """Pickled as its module, because pickling would tear the views from the vectors that they look at."""
-        return FlatModule, (self.module, self.layout)
+        return FlatModule, (self.module, self.layout, self.device)
 
     def _flatten_buffers(self) -> Buffers:
         owners = [(owner, name, b) for owner in self.module.modules() for name, b in owner.named_buffers(recurse=False)]
@@ -76,7 +82,7 @@ class FlatModule:
             torch.int64,
         ):  # any other (a boolean mask, a table in half precision) stays as it is
             chosen = [(o, n, b) for o, n, b in owners if b.dtype == dtype]
-            flat[dtype] = torch.empty(sum(b.numel() for _, _, b in chosen), dtype=dtype)
+            flat[dtype] = torch.empty(sum(b.numel() for _, _, b in chosen), dtype=dtype, device=self.device)
             start = 0
             for owner, name, buffer in chosen:
                 view = flat[dtype][start : start + buffer.numel()].view(buffer.shape)

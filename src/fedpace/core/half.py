@@ -13,6 +13,8 @@ from fedpace.core.update import Tensors, Update
 class ServerHalf(ABC):
     """What the server remembers, sends along with θ, and learns from what clients send along with their updates.
 
+    All of it lies on the host, wherever clients train and updates are aggregated.
+
     Attributes:
         memory: Everything that it remembers; a checkpoint holds it.
         expects: Names and shapes of what clients send along.

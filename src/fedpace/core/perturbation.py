@@ -70,7 +70,7 @@ class Perturbation(Settings):
         noise = torch.rand(len(vector), generator=torch.Generator("cpu").manual_seed(seed)).mul_(2).sub_(1)
         if self.only != "*":
             noise *= layout.where(lambda name, _: fnmatchcase(name, self.only))
-        return noise.mul_(self.rho).mul_(self.scaling.factor(vector, layout))
+        return noise.to(vector.device).mul_(self.rho).mul_(self.scaling.factor(vector, layout))
 
     def follow(self, vector: Tensor, layout: Layout, path: tuple[int, ...]) -> Tensor:
         """The point that a path of seeds leads to; the empty path is ``vector`` itself, bitwise."""

@@ -19,13 +19,14 @@ def sketch(vector: Tensor, dimensions: int, seed: int = 0) -> Tensor:
     >>> sketch(torch.tensor([3.0, 0.0, 0.0, 4.0]), 2).abs().sum().item() in (1.0, 7.0)
     True
     """
-    buckets, signs = _hash(len(vector), dimensions, seed)
+    buckets, signs = _hash(len(vector), dimensions, seed, vector.device)
     return vector.new_zeros(dimensions).index_add_(0, buckets, vector * signs)
 
 
 @lru_cache(maxsize=1)  # a search sketches many vectors of one model
-def _hash(size: int, dimensions: int, seed: int) -> tuple[Tensor, Tensor]:
+def _hash(size: int, dimensions: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Bucket and sign of each coordinate."""
     generator = torch_stream(seed, "sketch", dimensions)
     buckets = torch.randint(dimensions, (size,), generator=generator, dtype=torch.int32)
-    return buckets, torch.randint(2, (size,), generator=generator, dtype=torch.int8).mul_(2).sub_(1)
+    signs = torch.randint(2, (size,), generator=generator, dtype=torch.int8).mul_(2).sub_(1)
+    return buckets.to(device), signs.to(device)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
+from fedpace.core import devices
 from fedpace.core.flat import Buffers
 
 Tensors = dict[str, Tensor]
@@ -35,3 +37,13 @@ class Update:
     failure: str | None = None
     extras: Tensors = field(default_factory=dict)
     state: Tensors | None = None
+
+    def to(self, device: torch.device) -> Update:
+        """The same answer on a device; what lies there already is not copied."""
+        return replace(
+            self,
+            vector=None if self.vector is None else self.vector.to(device),
+            buffers=None if self.buffers is None else self.buffers.to(device),
+            extras=devices.moved(self.extras, device),
+            state=None if self.state is None else devices.moved(self.state, device),
+        )

@@ -1,6 +1,7 @@
 """The engine: round loop, cohorts, executors, checkpoints, run folder and events."""
 
 from fedpace.engine.beginning import initial_module, task_of
+from fedpace.engine.checks import check_device
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.events import Listener
 from fedpace.engine.executors import Execution, Executor, Processes, Serial, cores, executors
@@ -25,6 +26,7 @@ __all__ = [
     "Training",
     "Turn",
     "Worker",
+    "check_device",
     "cores",
     "executors",
     "initial_module",

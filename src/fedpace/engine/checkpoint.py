@@ -14,7 +14,7 @@ from pathlib import Path
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fedpace.core import RunFolderError
+from fedpace.core import RunFolderError, devices
 
 log = logging.getLogger("fedpace")
 KEPT = 2
@@ -35,7 +35,7 @@ class Checkpoints:
         aside = self._folder / f".writing-{os.getpid()}"
         try:
             aside.mkdir(parents=True, exist_ok=True)
-            data = save({name: tensor.contiguous() for name, tensor in tensors.items()})
+            data = save({name: devices.to_host(tensor).contiguous() for name, tensor in tensors.items()})
             (aside / "state.safetensors").write_bytes(data)
             description = {"round": round, "sha256": sha256(data).hexdigest()}
             (aside / "state.json").write_text(json.dumps(description))

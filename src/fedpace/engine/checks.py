@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedpace.client import Method
-from fedpace.core import ConfigError, DataError, Layout
+from fedpace.client import LocalSGD, Method
+from fedpace.core import ConfigError, DataError, Device, Layout, devices
 from fedpace.data import Federation
 from fedpace.server import Schedule
 from fedpace.tasks import Task
@@ -31,6 +31,13 @@ def check_task(local: Method, task: Task) -> None:
     if reason is not None:
         name = local.registered_name()
         raise ConfigError(f"'{name}' cannot learn the task '{task.registered_name()}': {reason}; choose another method")
+
+
+def check_device(local: Method, device: Device) -> None:
+    """Refuse a device that is not here, and a precision that it does not have."""
+    found = devices.choose(device)
+    if isinstance(local, LocalSGD):
+        devices.autocast(found, local.precision)
 
 
 def check_classes(local: Method, federation: Federation) -> list[str]:

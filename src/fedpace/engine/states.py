@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fedpace.core import RunFolderError, Tensors
+from fedpace.core import RunFolderError, Tensors, devices
 from fedpace.engine.checkpoint import KEPT, advice
 
 _INDEX = "clients.states"
@@ -37,9 +37,9 @@ class ClientStates:
     def keep(self, client: int, round: int, state: Tensors) -> None:
         """Take a copy of what a client wants to keep after ``round``."""
         if self._folder is None:
-            self._memory[client] = {name: tensor.clone() for name, tensor in state.items()}
+            self._memory[client] = {name: devices.to_host(tensor).clone() for name, tensor in state.items()}
             return
-        data = save({name: tensor.contiguous() for name, tensor in state.items()})
+        data = save({name: devices.to_host(tensor).contiguous() for name, tensor in state.items()})
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._path(client, round).write_bytes(data)

@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from fedpace.client import ClientWork, Gradient, LocalSGD, Method, Probe
-from fedpace.core import ClientError, FlatModule, RoundRecord, RoundReport, Seconds, Tensors, Update, derive
+from fedpace.core import ClientError, Device, FlatModule, RoundRecord, RoundReport, Seconds, Tensors, Update, derive
 from fedpace.data import Federation
-from fedpace.engine.checks import check_classes, check_personal, check_task
+from fedpace.engine.checks import check_classes, check_device, check_personal, check_task
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.events import Listener
 from fedpace.engine.executors import Execution, Executor, Processes
@@ -45,6 +45,7 @@ class Plan:
     guard: Guard = field(default_factory=Guard)
     buffers: BufferPolicy = "weighted_mean"
     measuring: Measuring = field(default_factory=Measuring)
+    device: Device = "cpu"
     executor: Executor = field(default_factory=Processes)
     config: dict[str, Any] = field(default_factory=dict)
     upgrade: Upgrade = dict  # completes the config in a run folder of an older version
@@ -70,9 +71,11 @@ def train(
 ) -> Outcome:
     """Run a plan. With a folder every finished round is safe on disk; ``resume`` goes on as if never interrupted."""
     check_task(plan.local, plan.task)
+    if plan.executor.on_this_machine:
+        check_device(plan.local, plan.device)
     module = plan.local.prepare(module, plan.seed)
     layout = plan.local.layout(module)
-    with one_thread(), plan.executor.start(module, federation, layout, plan.task) as execution:
+    with one_thread(), plan.executor.start(module, federation, layout, plan.task, plan.device) as execution:
         training = Training(module, federation, plan, execution, listeners)
         return training.run(RunFolder(folder) if folder is not None else None, resume=resume)
 
@@ -100,8 +103,8 @@ class Training:
         layout = self._model.layout
         self.server = Server(
             layout.shared,
-            layout.take_shared(self._model.vector),
-            self._model.buffers,
+            layout.take_shared(self._model.vector).to(execution.device),
+            self._model.buffers.to(execution.device),
             plan.schedule,
             guard=plan.guard,
             buffer_policy=plan.buffers,

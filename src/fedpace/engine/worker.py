@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedpace.client import ClientWork, Context
-from fedpace.core import Buffers, FlatModule, Layout, Tensors, Update, derive, one_line
+from fedpace.core import Buffers, FlatModule, Layout, Tensors, Update, derive, devices, one_line
 from fedpace.data import Federation, Shard
 from fedpace.tasks import Classification, Task
 
@@ -32,24 +32,39 @@ class Turn:
 
 
 class Worker:
-    """Holds the model and the clients' data, and answers turns. A client's mistake becomes a failed update."""
+    """Holds the model and the clients' data, and answers turns. A client's mistake becomes a failed update.
+
+    The model lies on the ``device``, to which everything that a turn needs is moved; answers lie there, too.
+    """
 
     def __init__(
-        self, module: nn.Module, federation: Federation, layout: Layout | None = None, task: Task = CLASSIFICATION
+        self,
+        module: nn.Module,
+        federation: Federation,
+        layout: Layout | None = None,
+        task: Task = CLASSIFICATION,
+        device: torch.device = devices.HOST,
     ) -> None:
-        self.model = FlatModule(module, layout)
+        self.model = FlatModule(module, layout, device)
         self._task = task
         self._federation = federation
 
+    def move(self, device: torch.device) -> None:
+        """Go on with the model on a device."""
+        if device != self.model.device:
+            self.model = FlatModule(self.model.module, self.model.layout, device)
+
     def answer(self, turn: Turn, vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]) -> Update:
         """Do a turn from the server's vector and buffers, and what it sent along."""
-        own = Buffers(turn.state[_FLOATS], turn.state[_INTEGERS]) if _FLOATS in turn.state else buffers
+        here = self.model.device
+        turn = replace(turn, state=devices.moved(turn.state, here))
+        own = Buffers(turn.state[_FLOATS], turn.state[_INTEGERS]) if _FLOATS in turn.state else buffers.to(here)
         training = self._federation.clients[turn.client] if turn.client >= 0 else None
-        extras = {**extras, **turn.extras}
+        extras = devices.moved({**extras, **turn.extras}, here)
         context = Context(self.model, own, turn.client, turn.seed, extras, turn.state, training, self._task)
         torch.manual_seed(derive(turn.seed, "torch"))  # dropout and the like in the user's model
         try:
-            update = turn.work(vector, self._shard(turn), context)
+            update = turn.work(vector.to(here), self._shard(turn), context)
         except Exception as error:  # whatever a client does wrong must not stop the round
             return Update(turn.client, failure=f"{type(error).__name__}: {one_line(error)}")
         return _with_buffers_in_state(update, turn) if turn.keeps_buffers else update

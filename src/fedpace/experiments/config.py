@@ -6,11 +6,11 @@ import json
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
 
 from fedpace.aggregation import Dampened, Mean
 from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, Method, Scaffold
-from fedpace.core import ConfigError, Settings, by_name, first_error
+from fedpace.core import ConfigError, Device, Settings, by_name, devices, first_error
 from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
 from fedpace.experiments.tunable import Range, Tunable
@@ -43,6 +43,11 @@ AnyModel = Annotated[str | ModelConfig, BeforeValidator(lambda value: parse_mode
 def _switched(value: Any) -> Any:
     """``secure = true`` is secure aggregation with its defaults."""
     return ({} if value else None) if isinstance(value, bool) else value
+
+
+def _found(device: Device) -> Device:
+    """``auto`` becomes the device that it means here, so that a run's folder says where the run was made."""
+    return devices.choose(device).type if device == "auto" else device
 
 
 class DataConfig(Settings):
@@ -158,6 +163,7 @@ class RunConfig(Settings):
     buffers: BufferPolicy = "weighted_mean"
     guard: Guard = Guard()
     measuring: Measuring = Measuring()
+    device: Annotated[Device, AfterValidator(_found)] = "cpu"
     executor: SerializeAsAny[Annotated[Executor, by_name(executors, "processes")]] = Processes()
     track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
     tunable: Tunable = Field(default_factory=lambda: {"local.lr": Range()})
@@ -280,6 +286,7 @@ class RunConfig(Settings):
             guard=self.guard,
             buffers=self.buffers,
             measuring=self.measuring,
+            device=self.device,
             executor=self.executor,
             config=self.model_dump(mode="json"),
             upgrade=upgraded,

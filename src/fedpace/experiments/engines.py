@@ -51,8 +51,8 @@ def _built(config: str) -> Node:
 
     found = RunConfig(**json.loads(config))
     federation = federate(found)
-    task = task_of(federation, found.task)
-    return Node.build(initial_model(found, federation), federation, found.local, seed=found.seed, task=task)
+    module, task = initial_model(found, federation), task_of(federation, found.task)
+    return Node.build(module, federation, found.local, seed=found.seed, task=task, device=found.device)
 
 
 def _node(config: RunConfig, context: Context) -> Node:
@@ -70,6 +70,8 @@ def _simulated(config: RunConfig, **options: Any) -> Result:
     """Flower's simulation: a Ray actor per core plays the nodes."""
     if find_spec("ray") is None:
         raise ConfigError("Flower's simulation needs Ray: pip install 'flwr[simulation]'")
+    if config.device != "cpu":
+        raise ConfigError(f"engine 'flower-simulation': expected device = 'cpu', found '{config.device}'; take local")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or else it warns of that default's end
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")

@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from fedpace.client import Method
-from fedpace.core import Buffers, Tensors, Update
+from fedpace.core import Buffers, Device, Tensors, Update, devices
 from fedpace.data import Federation
-from fedpace.engine import CLASSIFICATION, Turn, Worker, one_thread
+from fedpace.engine import CLASSIFICATION, Turn, Worker, check_device, one_thread
 from fedpace.flower._wire import TOKEN, answers_record, model_from, to_record, to_tensors, turns_from
 from fedpace.flower.secure import secure_answer
 from fedpace.tasks import Task
@@ -43,10 +43,12 @@ class Node:
         *,
         seed: int = 0,
         task: Task = CLASSIFICATION,
+        device: Device = "cpu",
     ) -> Node:
         """A node with a copy of the initial ``module`` of the run with this ``seed``, trained by a method."""
+        check_device(local, device)
         prepared = local.prepare(copy.deepcopy(module), seed)
-        worker = Worker(prepared, federation, local.layout(prepared), task)
+        worker = Worker(prepared, federation, local.layout(prepared), task, devices.choose(device))
         return cls(worker, local.first_state(worker.model))
 
 
@@ -85,9 +87,9 @@ def client_app(node: Callable[[Context], Node], client: Callable[[Context], int]
 def _answers(held: Node, vector: Tensor, buffers: Buffers, message: Message, context: Context) -> list[Update]:
     """Do the turns of a message, one after another."""
     extras, updates = to_tensors(message.content.array_records["extras"]), []
-    with one_thread(), torch.random.fork_rng(devices=[]):
+    with one_thread(), devices.forked_rng(held.worker.model.device):
         for turn in turns_from(message.content):
-            update = held.worker.answer(_with_state(turn, held, context), vector, buffers, extras)
+            update = held.worker.answer(_with_state(turn, held, context), vector, buffers, extras).to(devices.HOST)
             updates.append(_own(_kept(update, turn.seed, context)))
     return updates
 

@@ -6,13 +6,14 @@ import copy
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from time import monotonic, sleep
+from typing import ClassVar
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from pydantic import Field
 from torch import Tensor, nn
 
-from fedpace.core import Buffers, ClientError, Layout, Update, one_line
+from fedpace.core import Buffers, ClientError, Device, Layout, Update, one_line
 from fedpace.data import Federation
 from fedpace.engine import CLASSIFICATION, Execution, Executor, Turn, Worker
 from fedpace.flower._replies import UNREADABLE, content_of, exchange, late_replies
@@ -35,10 +36,17 @@ class OnGrid(Executor):
     wait: float = Field(60.0, ge=0)
     secure: Secure | None = None
 
+    on_this_machine: ClassVar[bool] = False
+
     def start(
-        self, module: nn.Module, federation: Federation, layout: Layout | None = None, task: Task = CLASSIFICATION
+        self,
+        module: nn.Module,
+        federation: Federation,
+        layout: Layout | None = None,
+        task: Task = CLASSIFICATION,
+        device: Device = "cpu",
     ) -> Execution:
-        """Wait for the nodes."""
+        """Wait for the nodes. Each has chosen its own ``device``; the server aggregates on the host."""
         local = Worker(copy.deepcopy(module), federation, layout, task)
         return FlowerExecution(self.grid, len(federation), local, self.timeout, self.wait, self.secure)
 

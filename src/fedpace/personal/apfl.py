@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedpace.client import Context, Loss, methods
-from fedpace.core import Buffers, FlatModule, Inputs, Tensors, call
+from fedpace.core import Buffers, FlatModule, Inputs, Tensors, call, devices
 from fedpace.data import Shard
 from fedpace.personal._personal import Personal, Predictor
 
@@ -50,16 +50,23 @@ class APFL(Personal):
             self._step(optimizers[0], w.vector, context.extras.get("pace"))
             optimizers[1].step()
 
-        loss_of = self.loss_of(vector, shard, context)
+        loss_of = self.computed_loss(vector, shard, context)
         learn = _paper if self.variant == "paper" else _pfllib
         losses = []
         for batch in self.training_batches(shard, context):
-            loss, slope = learn(w, v, alpha, partial(_backward, loss_of, batch), step)
+            loss, slope = learn(w, v, alpha, partial(self._backward, loss_of, batch), step)
             alpha = min(max(alpha - self.lr * slope, 0.0), 1.0)
             losses.append(loss)
         if self.variant == "pfllib":
             v.vector.lerp_(w.vector, 1 - alpha)
         return sum(losses) / len(losses), _kept(v, alpha)
+
+    def _backward(self, loss_of: Loss, batch: tuple[Inputs, Tensor], model: FlatModule) -> float:
+        """Leave the gradient of a batch in the model; its loss."""
+        model.gradient.zero_()
+        loss = loss_of(model.module, *batch)
+        devices.backward(loss, model.gradient, self.precision)
+        return loss.item()
 
     def predictor(self, vector: Tensor, context: Context) -> Predictor:
         """The personal model: v, or in the paper v̄ with the server's w."""
@@ -67,14 +74,6 @@ class APFL(Personal):
         if self.variant == "paper":
             v.vector.lerp_(vector, 1 - alpha)
         return partial(call, v.module.eval())
-
-
-def _backward(loss_of: Loss, batch: tuple[Inputs, Tensor], model: FlatModule) -> float:
-    """Leave the gradient of a batch in the model; its loss."""
-    model.gradient.zero_()
-    loss = loss_of(model.module, *batch)
-    loss.backward()  # type: ignore[no-untyped-call]
-    return loss.item()
 
 
 def _paper(

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedpace.client import Context, methods
-from fedpace.core import FlatModule, Layout, Tensors, call, derive, torch_stream
+from fedpace.core import FlatModule, Layout, Tensors, call, derive, devices, torch_stream
 from fedpace.data import Shard
 from fedpace.personal._personal import Personal, Predictor
 
@@ -71,7 +71,7 @@ class FedALA(Personal):
         local, server = layout.take(kept[_LOCAL], top), layout.take(vector, top)
         weights = known.get(_W, torch.ones_like(local))
         layout.put(model.vector, local.lerp(server, weights), top)
-        sample, loss_of = self._sample(shard, context.seed), self.loss_of(vector, shard, context)
+        sample, loss_of = self._sample(shard, context.seed), self.computed_loss(vector, shard, context)
         seeded = replace(context, seed=derive(context.seed, "ala"))  # the same in each pass: its losses are comparable
         losses: list[float] = []
         with model.only(top):
@@ -79,7 +79,7 @@ class FedALA(Personal):
                 for inputs, targets in self.batches(sample, seeded, epochs=1):
                     model.gradient.zero_()
                     loss = loss_of(model.module, inputs, targets)
-                    loss.backward()  # type: ignore[no-untyped-call]
+                    devices.backward(loss, model.gradient, self.precision)
                     slope = layout.take(model.gradient, top) * (server - local)
                     weights = (weights - self.eta * slope).clamp(0, 1)
                     layout.put(model.vector, local.lerp(server, weights), top)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedpace.client import Context, Loss, methods
-from fedpace.core import Inputs, Layout, Tensors, derive
+from fedpace.core import Inputs, Layout, Tensors, derive, devices
 from fedpace.data import Shard
 from fedpace.personal._head import head_layer, with_features
 from fedpace.personal._personal import Personal, Predictor
@@ -63,7 +63,7 @@ class FedCP(Personal):
         module, layout = context.model.module, context.model.layout
         assert isinstance(module, _Divided)
         trained = layout.with_personal(lambda name: name.startswith(_GLOBAL_HEAD)).shared
-        with torch.random.fork_rng(devices=[]):
+        with devices.forked_rng(context.model.device):
             torch.manual_seed(derive(context.seed, "gumbel"))
             loss = self.train(shard, context, vector, trained)
         with torch.no_grad():

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedpace.client import Context, Loss, methods
-from fedpace.client.evaluation import BATCH
-from fedpace.core import Inputs, Layout, ServerHalf, Tensors, Update
+from fedpace.client.evaluation import in_order
+from fedpace.core import Inputs, Layout, ServerHalf, Tensors, Update, devices
 from fedpace.data import Shard
 from fedpace.personal._head import head_layer, with_features
 from fedpace.personal.fedrep import FedRep
@@ -70,12 +70,12 @@ class FedPAC(FedRep):
         """Look at the features, train, look again."""
         model, layout = context.model, context.model.layout
         self.load(vector, context)
-        sums, squares = _class_sums(model.module, shard)
+        sums, squares = _class_sums(shard, context)
         moments = sums / len(shard)
         variance = (squares / len(shard) - moments.square().sum()).clamp(min=0) / len(shard)
         update = super().__call__(vector, shard, context)
         counts = torch.from_numpy(shard.class_counts())
-        prototypes = _class_sums(model.module, shard)[0] / counts.clamp(min=1)[:, None]
+        prototypes = _class_sums(shard, context)[0] / counts.clamp(min=1)[:, None]
         sent = {_PROTOTYPES: prototypes, _COUNTS: counts, _MOMENTS: moments, _VARIANCE: variance}
         head = layout.take(model.vector, layout.own)
         return replace(update, extras={_HEAD: head, **{name: tensor.float() for name, tensor in sent.items()}})
@@ -99,16 +99,17 @@ class FedPAC(FedRep):
         return _Heads(layout.own, self.prototype_weights)
 
 
-def _class_sums(module: nn.Module, shard: Shard) -> tuple[Tensor, Tensor]:
+def _class_sums(shard: Shard, context: Context) -> tuple[Tensor, Tensor]:
     """Σz of each class and Σ‖z‖² of all examples, in evaluation mode."""
-    head = head_layer(module.eval())
+    module = context.model.module.eval()
+    head = head_layer(module)
+    # On the host, because a GPU adds in another order each time, and not every one knows double precision.
     sums = torch.zeros(head.out_features, head.in_features, dtype=torch.float64)
     squares = torch.zeros((), dtype=torch.float64)
     with torch.no_grad():
-        for chunk in torch.arange(len(shard)).split(BATCH):  # type: ignore[no-untyped-call]
-            inputs, labels = shard.batch(chunk)
-            features = with_features(module, inputs)[1].double()
-            sums.index_add_(0, labels, features)
+        for inputs, labels in in_order(shard, torch.arange(len(shard)), context):
+            features = devices.to_host(with_features(module, inputs)[1]).double()
+            sums.index_add_(0, devices.to_host(labels), features)
             squares += features.square().sum()
     return sums, squares
 

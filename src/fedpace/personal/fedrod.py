@@ -40,7 +40,8 @@ class FedROD(Personal):
 
     def loss_of(self, start: Tensor, shard: Shard, context: Context) -> Loss:
         """The balanced loss of G, and the loss of H on top of it; neither has a gradient where the other has one."""
-        log_counts = torch.from_numpy(shard.class_counts()).log()  # of all examples, also those that no batch contains
+        counts = torch.from_numpy(shard.class_counts()).to(context.model.device)
+        log_counts = counts.log()  # of all examples, also those that no batch contains
 
         def loss(module: nn.Module, inputs: Inputs, targets: Tensor) -> Tensor:
             assert isinstance(module, _TwoHeads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from fedpace.client import Context, Loss, methods
@@ -29,6 +29,15 @@ class PerFedAvg(Personal):
 
     alpha: float | None = Field(None, gt=0, allow_inf_nan=False)
     passes: int = Field(2, ge=1)
+
+    @model_validator(mode="after")
+    def _first_steps_are_not_scaled(self) -> PerFedAvg:
+        if self.precision == "fp16":
+            raise ValueError(
+                "the step within a batch would lose small gradients: expected precision = 'float32' or "
+                "'bf16', found 'fp16'"
+            )
+        return self
 
     def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:
         """Steps on pairs of batches."""

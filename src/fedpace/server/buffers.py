@@ -6,13 +6,15 @@ from typing import Literal
 
 import torch
 
-from fedpace.core import Buffers
+from fedpace.core import Buffers, devices
 
 BufferPolicy = Literal["weighted_mean", "mean", "first", "local", "keep_server"]
 
 
 class BufferStream:
     """Collects the clients' buffers under a policy; floats are averaged in float64, integers take their maximum.
+
+    They are few, so the host does it, and every device has the same buffers to the bit.
 
     ``weighted_mean`` weights by examples, ``mean`` counts clients alike, ``first`` takes the first client's. With
     ``local`` buffers never leave a client and with ``keep_server`` they are not sent: the server's stay as they are.
@@ -28,6 +30,7 @@ class BufferStream:
         """Take one client's buffers."""
         if buffers is None or self.policy in ("local", "keep_server"):
             return
+        buffers = buffers.to(devices.HOST)
         if self._floats is None or self._integers is None:
             self._floats = torch.zeros(len(buffers.floats), dtype=torch.float64)
             self._integers = buffers.integers.clone()

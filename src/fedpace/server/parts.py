@@ -54,13 +54,13 @@ class Parts:
     def split(self) -> tuple[Tensor, Tensor | None]:
         """The aggregate before it is masked, and its mask, which lets the rest pass."""
         ruled, mask = self._stream.split()
-        ones = torch.ones(self._rest.size)
-        return self._whole(ruled, self._mean.finish()), None if mask is None else self._whole(mask, ones)
+        rest = self._mean.finish()
+        return self._whole(ruled, rest), None if mask is None else self._whole(mask, torch.ones_like(rest))
 
     def _whole(self, ruled: Tensor, rest: Tensor) -> Tensor:
         if not self._rest.names:
             return ruled
-        whole = torch.empty(self._layout.size)
+        whole = ruled.new_empty(self._layout.size)
         self._layout.put(whole, ruled, self._ruled)
         self._layout.put(whole, rest, self._rest)
         return whole

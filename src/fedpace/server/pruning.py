@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedpace.aggregation import SignSum, threshold_count
-from fedpace.core import Layout, Settings
+from fedpace.core import Layout, Settings, devices
 
 
 class Pruning(Settings):
@@ -44,11 +44,11 @@ class Pruning(Settings):
 class Pruner:
     """The state of pruning: how long each coordinate has been in conflict (a byte), and which are pruned (a flag)."""
 
-    def __init__(self, settings: Pruning, layout: Layout) -> None:
+    def __init__(self, settings: Pruning, layout: Layout, device: torch.device = devices.HOST) -> None:
         self.settings = settings
-        self.counters = torch.zeros(layout.size, dtype=torch.uint8)
-        self.mask = torch.zeros(layout.size, dtype=torch.bool)
-        self._eligible = layout.where(lambda _, shape: settings.include == "all" or len(shape) >= 2)
+        self.counters = torch.zeros(layout.size, dtype=torch.uint8, device=device)
+        self.mask = torch.zeros(layout.size, dtype=torch.bool, device=device)
+        self._eligible = layout.where(lambda _, shape: settings.include == "all" or len(shape) >= 2).to(device)
 
     def count(self, signs: SignSum, touched: Tensor) -> None:
         """Note which coordinates are in conflict this round; ``touched``: some client sent a value other than zero."""

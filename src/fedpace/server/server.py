@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from fedpace.core import (
     Similarity,
     Tensors,
     Update,
+    devices,
     with_prefix,
 )
 from fedpace.server.annealing import Annealing, Path
@@ -64,7 +65,8 @@ class Server:
     """θ, the buffers, and everything that the server remembers from round to round.
 
     ``half`` is the server's half of the clients' work, where it has one; ``ruled`` is the part of the layout that the
-    stages' rules aggregate, usually all.
+    stages' rules aggregate, usually all. Whatever is as long as the model lies where ``vector`` does, the
+    half on the host.
     """
 
     def __init__(
@@ -83,12 +85,13 @@ class Server:
         self.layout = layout
         self.ruled = ruled or layout
         self.vector = vector.clone()
+        self._device = vector.device
         self.buffers = buffers.clone()
         self.schedule = schedule
         self.guard = guard or Guard()
         self.buffer_policy = buffer_policy
         self.pairwise = pairwise
-        self.pruner = Pruner(schedule.pruning, layout) if schedule.pruning is not None else None
+        self.pruner = Pruner(schedule.pruning, layout, vector.device) if schedule.pruning is not None else None
         self.half = half
         self._optimizer: Tensors = {}
         self._agreement: Tensor | None = None  # what the pace remembers
@@ -113,7 +116,7 @@ class Server:
         if exchange.pace is not None and self._agreement is not None:
             sent["pace"] = exchange.pace.of(self._agreement)
         if self._frozen is not None:
-            sent["pace"] = sent.get("pace", torch.ones(self.layout.size)).masked_fill(self._frozen, 0.0)
+            sent["pace"] = sent.get("pace", torch.ones_like(self.vector)).masked_fill(self._frozen, 0.0)
         return sent
 
     def exchange(
@@ -122,13 +125,14 @@ class Server:
         """Aggregate the updates of at most ``clients`` clients and take one step; ``accepted`` hears of each."""
         report = ExchangeReport()
         half = self.half if exchange.sends == "update" else None
-        stream = Parts(exchange.rule, self.layout, self.ruled, clients)
-        monitor = Monitor(self.layout, clients, exchange.sends, stream.signs, self.pairwise, stream.rows)
+        with devices.placed(self._device):
+            stream = Parts(exchange.rule, self.layout, self.ruled, clients)
+            monitor = Monitor(self.layout, clients, exchange.sends, stream.signs, self.pairwise, stream.rows)
+            agreement = MagnitudeAgreement(self.layout.size) if exchange.pace is not None else None
+            touched = torch.zeros(self.layout.size, dtype=torch.bool) if exchange.counts else None
         monitor.rows.reuse(self._rows)
         self._rows = monitor.rows
         buffers = BufferStream(self.buffer_policy)
-        agreement = MagnitudeAgreement(self.layout.size) if exchange.pace is not None else None
-        touched = torch.zeros(self.layout.size, dtype=torch.bool) if exchange.counts else None
         losses, frozen = [], self.frozen
         for update in updates:
             report.answered += update.failure is None
@@ -138,7 +142,7 @@ class Server:
                 continue
             accepted(update)
             if half is not None:
-                half.learn(update)
+                half.learn(replace(update, extras=devices.moved(update.extras, devices.HOST)))
                 report.extras += sum(tensor.numel() for tensor in update.extras.values())
                 report.extras -= frozen * sum(tensor.numel() == self.layout.size for tensor in update.extras.values())
             weight = weight_of(update.examples, exchange.weights)
@@ -164,7 +168,7 @@ class Server:
             self._agreement = exchange.pace.remember(self._agreement, latest)
         self._conclude(exchange, stream, monitor, touched, buffers, report)
         if exchange.freezes is not None and self._agreement is not None:
-            known = self._frozen if self._frozen is not None else torch.zeros(self.layout.size, dtype=torch.bool)
+            known = self._frozen if self._frozen is not None else torch.zeros_like(self.vector, dtype=torch.bool)
             self._frozen = exchange.freezes.widened(known, self._agreement)
         return report
 
@@ -302,11 +306,12 @@ class Server:
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Continue from a checkpoint."""
+        if self.half is not None:
+            self.half.memory = with_prefix("memory.", tensors)
+        tensors = devices.moved(tensors, self._device)
         self.vector = tensors["vector"]
         self.buffers = Buffers(tensors["buffers.floats"], tensors["buffers.integers"])
         self._optimizer = with_prefix("optimizer.", tensors)
-        if self.half is not None:
-            self.half.memory = with_prefix("memory.", tensors)
         self._agreement, self._frozen = tensors.get("agreement"), tensors.get("frozen")
         if self.pruner is not None:
             self.pruner.mask, self.pruner.counters = tensors["pruning.mask"], tensors["pruning.counters"]

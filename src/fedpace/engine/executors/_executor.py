@@ -7,10 +7,12 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
+from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from fedpace.core import Buffers, Layout, Named, Registry, Update
+from fedpace.core import Buffers, Device, Layout, Named, Registry, Update, devices
 from fedpace.data import Federation
 from fedpace.engine.worker import CLASSIFICATION, Turn
 from fedpace.server import Collected, Weighing
@@ -21,10 +23,11 @@ class Execution(ABC):
     """Workers that are up. Answers come in the order of the turns, whoever finishes first.
 
     An answer's tensors are overwritten when the next answer is asked for. Where updates are ``secure``, nobody sees
-    one: what clients train is asked for by ``sums``.
+    one: what clients train is asked for by ``sums``. Answers lie on the ``device``, where the server aggregates them.
     """
 
     secure: bool = False
+    device: torch.device = devices.HOST
 
     @abstractmethod
     def run(
@@ -54,9 +57,16 @@ class Execution(ABC):
 class Executor(Named, ABC):
     """How turns are executed: parameters only; ``start`` brings workers up."""
 
+    on_this_machine: ClassVar[bool] = True  # where workers compute, so that its devices are theirs
+
     @abstractmethod
     def start(
-        self, module: nn.Module, federation: Federation, layout: Layout | None = None, task: Task = CLASSIFICATION
+        self,
+        module: nn.Module,
+        federation: Federation,
+        layout: Layout | None = None,
+        task: Task = CLASSIFICATION,
+        device: Device = "cpu",
     ) -> Execution:
         """Bring up workers that hold this model and this data; a ``layout`` says which parameters are personal."""
 

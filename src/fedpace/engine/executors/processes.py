@@ -17,9 +17,10 @@ from pydantic import Field
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from fedpace.core import Buffers, ConfigError, Layout, Tensors, Update
+from fedpace.core import Buffers, ConfigError, Device, Layout, Tensors, Update, devices
 from fedpace.data import Federation
 from fedpace.engine.executors._executor import Execution, Executor, can_fork, cores, executors
+from fedpace.engine.executors.serial import Serial
 from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
 from fedpace.tasks import Task
 
@@ -29,20 +30,33 @@ ORPHAN_CHECK = 2.0  # seconds after which an idle worker looks whether its serve
 
 @executors.register("processes")
 class Processes(Executor):
-    """One worker process per core, one thread each: the fast way on a CPU.
+    """One worker process per core, one thread each: the fast way on a CPU. Or one per GPU.
 
     Parameters, buffers and update rows lie in shared memory; data is inherited (memory-mapped or copy-on-write). Only
     small messages are pickled, and what few methods send along or keep with a client. A worker that dies is replaced
     and its turn done again, with bitwise the same result.
+
+    On one GPU there is nothing to divide, so unless ``workers`` says otherwise, clients train in this process. Of
+    several, each worker takes one; workers are spawned then, with a copy of the data, because what is forked from a
+    process that knows CUDA cannot use it. The server aggregates on the host.
     """
 
     workers: int | None = Field(None, ge=1)
 
     def start(
-        self, module: nn.Module, federation: Federation, layout: Layout | None = None, task: Task = CLASSIFICATION
+        self,
+        module: nn.Module,
+        federation: Federation,
+        layout: Layout | None = None,
+        task: Task = CLASSIFICATION,
+        device: Device = "cpu",
     ) -> Execution:
         """Bring up the workers."""
-        return _ProcessExecution(Worker(copy.deepcopy(module), federation, layout, task), self.workers or cores())
+        places = devices.choose_all(device)
+        workers = self.workers or (cores() if places == [devices.HOST] else len(places))
+        if workers == 1 and places != [devices.HOST]:
+            return Serial().start(module, federation, layout, task, device)
+        return _ProcessExecution(Worker(copy.deepcopy(module), federation, layout, task), workers, places)
 
 
 @dataclass
@@ -100,7 +114,7 @@ class _Answer:
 
 def _packed(tensors: Mapping[str, Tensor]) -> bytes:
     """Tensors as bytes: through a pipe they would leave a file descriptor behind for each."""
-    return save({name: tensor.contiguous() for name, tensor in tensors.items()}) if tensors else b""
+    return save({name: devices.to_host(tensor).contiguous() for name, tensor in tensors.items()}) if tensors else b""
 
 
 def _unpacked(data: bytes) -> Tensors:
@@ -109,33 +123,35 @@ def _unpacked(data: bytes) -> Tensors:
 
 @dataclass
 class _Process:
-    """A worker process, the pipe to it, and what it is doing."""
+    """A worker process, the pipe to it, the device that is its own, and what it is doing."""
 
     process: BaseProcess
     pipe: Connection
+    place: torch.device
     job: tuple[int, int] | None = None  # number of the turn, number of the row its answer goes to
 
 
 class _ProcessExecution(Execution):
-    def __init__(self, worker: Worker, workers: int) -> None:
+    def __init__(self, worker: Worker, workers: int, places: Sequence[torch.device] = (devices.HOST,)) -> None:
         # Fork shares the data without copying and starts in milliseconds; elsewhere workers are spawned.
-        self._context: Any = mp.get_context("fork" if can_fork() else "spawn")
-        self._worker = worker
+        forks = can_fork() and all(place == devices.HOST for place in places)
+        self._context: Any = mp.get_context("fork" if forks else "spawn")
+        self._worker = worker  # on the host: each process takes it to a place of its own
         try:
             self._server = _Row.like(self._worker)
             # Twice as many rows as workers: nobody waits while an earlier, slower client is still at work.
             self._rows = [_Row.like(self._worker) for _ in range(2 * workers)]
         except RuntimeError as error:
             raise ConfigError(f"executor: no shared memory for {workers} workers ({error}); try serial") from None
-        self._processes = [self._spawn() for _ in range(workers)]
+        self._processes = [self._spawn(places[i % len(places)]) for i in range(workers)]
 
-    def _spawn(self) -> _Process:
+    def _spawn(self, place: torch.device) -> _Process:
         ours, theirs = self._context.Pipe()
-        arguments = (theirs, ours, self._worker, self._server, self._rows, os.getpid())
+        arguments = (theirs, ours, self._worker, place, self._server, self._rows, os.getpid())
         process = self._context.Process(target=_serve, args=arguments, daemon=True, name="fedpace-worker")
         process.start()
         theirs.close()
-        return _Process(process, ours)
+        return _Process(process, ours, place)
 
     def run(
         self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
@@ -196,7 +212,7 @@ class _ProcessExecution(Execution):
     def _replace(self, worker: _Process) -> None:
         worker.pipe.close()
         worker.process.join(timeout=1)
-        fresh = self._spawn()
+        fresh = self._spawn(worker.place)
         worker.process, worker.pipe = fresh.process, fresh.pipe
 
     def close(self) -> None:
@@ -208,13 +224,20 @@ class _ProcessExecution(Execution):
 
 
 def _serve(
-    pipe: Connection, other_end: Connection, worker: Worker, server: _Row, rows: list[_Row], parent: int
+    pipe: Connection,
+    other_end: Connection,
+    worker: Worker,
+    place: torch.device,
+    server: _Row,
+    rows: list[_Row],
+    parent: int,
 ) -> None:
     """Main loop of a worker process: it ends when its pipe closes or its parent is gone."""
     other_end.close()  # inherited; or a message that a killed server left unfinished would be waited for forever
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's business
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
+    worker.move(place)
     try:
         while True:
             while not pipe.poll(ORPHAN_CHECK):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 
-import torch
 from torch import Tensor, nn
 
-from fedpace.core import Buffers, Layout, Update
+from fedpace.core import Buffers, Device, Layout, Update, devices
 from fedpace.data import Federation
 from fedpace.engine.executors._executor import Execution, Executor, executors
 from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
@@ -17,26 +16,34 @@ from fedpace.tasks import Task
 
 @executors.register("serial")
 class Serial(Executor):
-    """One turn after another in this process: for debugging, and for many runs side by side."""
+    """One turn after another in this process: for debugging, for many runs side by side, and for one GPU."""
 
     def start(
-        self, module: nn.Module, federation: Federation, layout: Layout | None = None, task: Task = CLASSIFICATION
+        self,
+        module: nn.Module,
+        federation: Federation,
+        layout: Layout | None = None,
+        task: Task = CLASSIFICATION,
+        device: Device = "cpu",
     ) -> Execution:
         """Build the one worker."""
-        return _SerialExecution(Worker(copy.deepcopy(module), federation, layout, task))
+        return _SerialExecution(Worker(copy.deepcopy(module), federation, layout, task, devices.choose(device)))
 
 
 class _SerialExecution(Execution):
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        here = worker.model.device
+        # What clients send is aggregated where it lies, except on mps: the server needs double precision.
+        self.device = here if here.type == "cuda" else devices.HOST
 
     def run(
         self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
     ) -> Iterator[Update]:
         for turn in turns:
-            with torch.random.fork_rng(devices=[]):  # the user's own random numbers go on undisturbed
+            with devices.forked_rng(self._worker.model.device):  # the user's own random numbers go on undisturbed
                 update = self._worker.answer(turn, vector, buffers, extras or {})
-            yield update
+            yield update if self._worker.model.device == self.device else update.to(self.device)
 
     def close(self) -> None:
         pass
