@@ -16,6 +16,7 @@ from fedpace.aggregation._gram_rule import GramRule
 from fedpace.aggregation._projection import conflicts
 from fedpace.aggregation._rule import Diagnostics
 from fedpace.aggregation._simplex import Matrix, Vector, length, pgd, slsqp, vanishes
+from fedpace.core import Weights
 
 Rescale = Literal["none", "one_plus_c_squared", "one_plus_c"]
 SOLVERS = {"pgd": pgd, "slsqp": slsqp}
@@ -43,7 +44,7 @@ class Guided(GramRule):
     c: float = Field(0.5, ge=0, allow_inf_nan=False)  # unknown for ConFREE; CAGrad's
     granularity: Literal["model", "tensor"] = "model"
     rescale: Rescale = "none"
-    client_weights: Literal["uniform", "samples"] = "uniform"
+    client_weights: Weights = "uniform"
     solver: Literal["pgd", "slsqp"] = "pgd"
     degenerate: Literal["guidance", "zero"] = "guidance"
     zero_clients: Literal["excluded", "included"] = "excluded"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,9 +12,7 @@ from torch import Tensor
 from fedpace.aggregation._arrays import masked_softly
 from fedpace.aggregation._rule import Rule, ScaledStream, Stream, Sums, WeightedSum
 from fedpace.aggregation._signs import SignSum
-from fedpace.core import devices
-
-Votes = Literal["uniform", "samples"]
+from fedpace.core import Weights, devices
 
 
 class SignScaled(Rule):
@@ -44,7 +42,9 @@ class SignScaledStream(ScaledStream):
 
     signs: SignSum
 
-    def __init__(self, rule: SignScaled, size: int, clients: int, dtype: torch.dtype, votes: Votes = "uniform") -> None:
+    def __init__(
+        self, rule: SignScaled, size: int, clients: int, dtype: torch.dtype, votes: Weights = "uniform"
+    ) -> None:
         super().__init__()
         self._rule = rule
         self._sum = WeightedSum(size, dtype)

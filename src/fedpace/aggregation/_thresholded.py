@@ -6,8 +6,9 @@ import torch
 from pydantic import Field
 
 from fedpace.aggregation._rule import Stream
-from fedpace.aggregation._scaled import SignScaled, SignScaledStream, Votes
+from fedpace.aggregation._scaled import SignScaled, SignScaledStream
 from fedpace.aggregation._signs import SLACK, Threshold, highest_below
+from fedpace.core import Weights
 
 
 class Thresholded(SignScaled):
@@ -18,7 +19,7 @@ class Thresholded(SignScaled):
     """
 
     tau: float = Field(0.4, ge=0, le=1)  # GMA, appendix D.1
-    agreement_weights: Votes = "uniform"
+    agreement_weights: Weights = "uniform"
     threshold: Threshold = "inclusive"
 
     @property

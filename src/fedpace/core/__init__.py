@@ -32,6 +32,7 @@ from fedpace.core.seeds import derive, numpy_stream, torch_stream
 from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
 from fedpace.core.sketch import sketch
 from fedpace.core.update import Tensors, Update, with_prefix
+from fedpace.core.weights import Weights, weight_of
 
 __all__ = [
     "Agreement",
@@ -62,6 +63,7 @@ __all__ = [
     "Similarity",
     "Tensors",
     "Update",
+    "Weights",
     "by_name",
     "call",
     "derive",
@@ -76,6 +78,7 @@ __all__ = [
     "scalings",
     "sketch",
     "torch_stream",
+    "weight_of",
     "with_prefix",
     "written_aside",
 ]

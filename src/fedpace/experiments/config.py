@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, Val
 
 from fedpace.aggregation import Dampened, Mean
 from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, Method, Scaffold
-from fedpace.core import ConfigError, Device, Settings, by_name, devices, first_error
+from fedpace.core import ConfigError, Device, Settings, Weights, by_name, devices, first_error
 from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
 from fedpace.experiments.tunable import Range, Tunable
@@ -30,7 +30,6 @@ from fedpace.server import (
     Secure,
     ServerSGD,
     Stage,
-    Weights,
 )
 from fedpace.tasks import Task, tasks
 

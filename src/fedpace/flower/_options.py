@@ -7,8 +7,8 @@ from typing import Any, TypedDict
 
 from flwr.app import MetricRecord, RecordDict
 
+from fedpace.core import Weights as Weights
 from fedpace.server import Guard, ServerOptimizer
-from fedpace.server import Weights as Weights
 
 Optimizer = ServerOptimizer | str | Mapping[str, Any]  # or its name, or a table with name and parameters
 Metrics = Callable[[list[RecordDict], str], MetricRecord]

@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from fedpace.aggregation import Sums, sign_type
-from fedpace.core import Buffers, Update
+from fedpace.core import Buffers, Update, Weights
 from fedpace.server import Weighing
 
 _LOSS = 2.0**20  # a loss in fixed point
@@ -43,8 +43,8 @@ class Packing:
     size: int
     floats: int
     integers: int
-    updates: Literal["uniform", "samples"]
-    buffers: Literal["uniform", "samples", "none"]
+    updates: Weights
+    buffers: Weights | Literal["none"]
 
     @classmethod
     def of(cls, clients: int, bound: float, size: int, buffers: Buffers, weighing: Weighing) -> Packing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from torch.nn import functional as F
 
 from fedpace.client import Context, Loss, methods
 from fedpace.client.evaluation import in_order
-from fedpace.core import Inputs, Layout, ServerHalf, Tensors, Update, devices
+from fedpace.core import Inputs, Layout, ServerHalf, Tensors, Update, Weights, devices
 from fedpace.data import Shard
 from fedpace.personal._head import head_layer, with_features
 from fedpace.personal.fedrep import FedRep
@@ -48,7 +47,7 @@ class FedPAC(FedRep):
     """
 
     lam: float = Field(1.0, ge=0, allow_inf_nan=False)
-    prototype_weights: Literal["samples", "uniform"] = "samples"
+    prototype_weights: Weights = "samples"
 
     def unfit_for(self, task: Task) -> str | None:
         """Other tasks have no classes, so no prototypes."""

@@ -18,7 +18,6 @@ from fedpace.server.round import Ask, AskProbes, AskSums, AskUpdates, Round
 from fedpace.server.schedule import AnyOptimizer, AnyPace, AnyRule, Exchange, Schedule, Stage
 from fedpace.server.server import ExchangeReport, Server
 from fedpace.server.sums import FEWEST, Collected, Secure, Weighing
-from fedpace.server.weights import Weights, weight_of
 
 __all__ = [
     "FEWEST",
@@ -51,8 +50,6 @@ __all__ = [
     "ShuffledPace",
     "Stage",
     "Weighing",
-    "Weights",
     "optimizers",
     "paces",
-    "weight_of",
 ]

@@ -8,13 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field, SerializeAsAny
 
 from fedpace.aggregation import AndMask, Mean, Rule, Thresholded, highest_below, rules
-from fedpace.core import ConfigError, Settings, by_name
+from fedpace.core import ConfigError, Settings, Weights, by_name
 from fedpace.server.annealing import Annealing
 from fedpace.server.freezing import Freezing
 from fedpace.server.optimizers import ServerOptimizer, ServerSGD, optimizers
 from fedpace.server.pace import Pace, paces
 from fedpace.server.pruning import Pruning
-from fedpace.server.weights import Weights
 
 AnyRule = SerializeAsAny[Annotated[Rule, by_name(rules, "mean")]]
 AnyPace = SerializeAsAny[Annotated[Pace, by_name(paces, "agreement")]]

@@ -23,6 +23,7 @@ from fedpace.core import (
     Tensors,
     Update,
     devices,
+    weight_of,
     with_prefix,
 )
 from fedpace.server.annealing import Annealing, Path
@@ -33,7 +34,6 @@ from fedpace.server.parts import Parts
 from fedpace.server.pruning import Pruner
 from fedpace.server.schedule import Exchange, Schedule
 from fedpace.server.sums import Collected, Weighing, check_schedule
-from fedpace.server.weights import weight_of
 
 log = logging.getLogger("fedpace")
 

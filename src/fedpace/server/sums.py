@@ -9,9 +9,8 @@ from math import ceil
 from pydantic import Field
 
 from fedpace.aggregation import Sums, rules
-from fedpace.core import Buffers, ConfigError, Settings, Update
+from fedpace.core import Buffers, ConfigError, Settings, Update, Weights
 from fedpace.server.schedule import Exchange, Schedule
-from fedpace.server.weights import Weights
 
 FEWEST = 3  # clients: in a sum of two, each of them knows the other's update as soon as it knows the sum
 
