@@ -13,7 +13,7 @@ from fedpace.core.errors import (
     did_you_mean,
     one_line,
 )
-from fedpace.core.files import written_aside
+from fedpace.core.files import folder_written_aside, written_aside
 from fedpace.core.flat import Buffers, FlatModule
 from fedpace.core.half import ServerHalf
 from fedpace.core.inputs import Inputs, call, part
@@ -70,6 +70,7 @@ __all__ = [
     "devices",
     "did_you_mean",
     "first_error",
+    "folder_written_aside",
     "import_path",
     "numpy_stream",
     "one_line",

@@ -14,7 +14,7 @@ from pathlib import Path
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fedpace.core import RunFolderError, devices
+from fedpace.core import RunFolderError, devices, folder_written_aside
 
 log = logging.getLogger("fedpace")
 KEPT = 2
@@ -32,18 +32,13 @@ class Checkpoints:
     def write(self, round: int, tensors: dict[str, Tensor]) -> None:
         """Save the state after ``round``. On failure the earlier checkpoints are intact."""
         target = self._folder / f"round-{round:05d}"
-        aside = self._folder / f".writing-{os.getpid()}"
         try:
-            aside.mkdir(parents=True, exist_ok=True)
-            data = save({name: devices.to_host(tensor).contiguous() for name, tensor in tensors.items()})
-            (aside / "state.safetensors").write_bytes(data)
-            description = {"round": round, "sha256": sha256(data).hexdigest()}
-            (aside / "state.json").write_text(json.dumps(description))
-            if target.exists():
-                shutil.rmtree(target)
-            aside.rename(target)
+            with folder_written_aside(target) as aside:
+                data = save({name: devices.to_host(tensor).contiguous() for name, tensor in tensors.items()})
+                (aside / "state.safetensors").write_bytes(data)
+                description = {"round": round, "sha256": sha256(data).hexdigest()}
+                (aside / "state.json").write_text(json.dumps(description))
         except OSError as error:
-            shutil.rmtree(aside, ignore_errors=True)
             raise RunFolderError(
                 f"{self._folder}: checkpoint of round {round} could not be written ({os.strerror(error.errno or 0)}); "
                 f"the earlier one is intact{advice(error)}"

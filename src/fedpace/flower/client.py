@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from fedpace.client import Method
-from fedpace.core import Buffers, Device, Tensors, Update, devices
+from fedpace.core import Buffers, Device, Tensors, Update, devices, written_aside
 from fedpace.data import Federation
 from fedpace.engine import CLASSIFICATION, Turn, Worker, check_device, one_thread
 from fedpace.flower._wire import TOKEN, answers_record, model_from, to_record, to_tensors, turns_from
@@ -124,8 +124,8 @@ def _kept(update: Update, seed: int, context: Context) -> Update:
 
 def _write(folder: Path, name: str, state: Tensors) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({key: tensor.contiguous() for key, tensor in state.items()}, folder / f"{name}.part")
-    (folder / f"{name}.part").replace(folder / name)
+    with written_aside(folder / name) as aside:
+        save_file({key: tensor.contiguous() for key, tensor in state.items()}, aside)
     files = sorted(folder.glob(f"{TOKEN}-*"), key=lambda path: path.stat().st_mtime_ns)
     for path in files[:-KEPT]:
         path.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedpace.core import written_aside
 from fedpace.data.dataset import Array
 
 
@@ -31,12 +32,10 @@ def cached(files: Sequence[Path], variant: int | str | None, decode: Callable[[]
     except (OSError, ValueError, EOFError):
         pass  # absent or damaged: decode
     array = decode()
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with written_aside(path) as aside, aside.open("wb") as file:
             np.save(file, array)
-        os.replace(temporary, path)
         return _mapped(path)
     except OSError as error:
         getLogger("fedpace").warning("decoded images stay in memory: cannot write %s (%s)", path, error.strerror)

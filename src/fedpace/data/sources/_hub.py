@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from fedpace.core import DataError, one_line
+from fedpace.core import DataError, folder_written_aside, one_line
 
 
 def download(repository: str, folder: Path) -> None:
@@ -17,13 +15,9 @@ def download(repository: str, folder: Path) -> None:
     """
     datasets = import_module("datasets")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent) as temporary:
-            whole = Path(temporary) / folder.name  # renamed when complete, so that half a download is never read
-            whole.mkdir()
+        with folder_written_aside(folder) as aside:  # so that half a download is never read
             for split, rows in datasets.load_dataset(repository).items():
-                rows.to_parquet(str(whole / f"{split}.parquet"))
-            os.replace(whole, folder)
+                rows.to_parquet(str(aside / f"{split}.parquet"))
     except Exception as error:  # the hub's client raises errors of several libraries
         reason = one_line(error)
         raise DataError(f"hub repository '{repository}': cannot be stored in {folder} ({reason}); try again") from None
