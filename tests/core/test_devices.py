@@ -219,14 +219,34 @@ def test_random_numbers_of_the_host_go_on_undisturbed():
 
 def test_a_function_in_float32_is_itself():
     assert devices.computed(torch.neg, CPU, "float32") is torch.neg
-    assert devices.loss_scale(CPU, "float32") is None
-    assert devices.loss_scale(CUDA, "bf16") is None
 
 
-def test_the_scale_of_a_loss_rounds_nothing():
-    scale = devices.loss_scale(CPU, "fp16")
-    assert math.frexp(scale.item())[0] == 0.5
-    assert scale < torch.finfo(torch.float16).max
+@pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
+def test_gradients_add_up_whatever_the_precision(precision):
+    """Scaling by a power of two, there and back, rounds nothing."""
+    found = {}
+    for name in ("float32", precision):
+        weights = torch.arange(1.0, 5.0).requires_grad_()
+        weights.grad = gradient = torch.full((4,), 0.1)
+        devices.backward((weights**3 / 7).sum(), gradient, name)
+        found[name] = gradient
+    assert torch.equal(found[precision], found["float32"])
+
+
+def test_small_gradients_survive_fp16():
+    found = {}
+    for precision in ("fp16", "bf16"):  # of which only the first is scaled
+        weights = torch.ones(1, requires_grad=True)
+        weights.grad = gradient = torch.zeros(1)
+        loss = weights.half() * torch.ones(1).half()  # whose gradient passes through fp16
+        devices.backward(loss.float().sum() * 1e-8, gradient, precision)
+        found[precision] = gradient.item()
+    assert found == {"fp16": pytest.approx(1e-8, rel=0.01), "bf16": 0}
+
+
+def test_the_scale_of_a_loss_is_a_power_of_two_that_fp16_holds():
+    assert math.frexp(devices.LOSS_SCALE)[0] == 0.5
+    assert torch.finfo(torch.float16).max > devices.LOSS_SCALE
 
 
 def test_a_function_computes_in_its_precision(machine, monkeypatch):

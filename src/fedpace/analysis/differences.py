@@ -14,6 +14,7 @@ _ASPECTS = {
     "batch size": ("local.batch",),
     "optimizer": ("local.optimizer", "local.momentum", "local.weight_decay"),
     "learning rate": ("local.lr", "local.rate"),
+    "precision": ("local.precision",),
     "rounds": ("rounds",),
     "evaluation": ("measuring.every", "measuring.per_client", "measuring.clients"),
     "data": ("data.source", "data.size", "data.options", "data.partition", "data.shift", "data.augment"),

@@ -10,6 +10,7 @@ import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
+from fedpace.core import devices
 from fedpace.core.layout import Layout
 from fedpace.core.settings import Named, Registry, Settings, by_name
 
@@ -67,7 +68,7 @@ class Perturbation(Settings):
 
     def offset(self, vector: Tensor, layout: Layout, seed: int) -> Tensor:
         """The step of one seed, drawn on the CPU in float32 so that every machine draws the same."""
-        noise = torch.rand(len(vector), generator=torch.Generator("cpu").manual_seed(seed)).mul_(2).sub_(1)
+        noise = torch.rand(len(vector), generator=torch.Generator(devices.HOST).manual_seed(seed)).mul_(2).sub_(1)
         if self.only != "*":
             noise *= layout.where(lambda name, _: fnmatchcase(name, self.only))
         return noise.to(vector.device).mul_(self.rho).mul_(self.scaling.factor(vector, layout))

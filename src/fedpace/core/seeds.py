@@ -12,6 +12,8 @@ from hashlib import blake2b
 import numpy as np
 import torch
 
+from fedpace.core.devices import HOST
+
 
 def derive(seed: int, *names: str | int) -> int:
     """A 63-bit seed for the stream ``names`` of the run ``seed``.
@@ -32,4 +34,4 @@ def numpy_stream(seed: int, *names: str | int) -> np.random.Generator:
 
 def torch_stream(seed: int, *names: str | int) -> torch.Generator:
     """Torch generator of a named stream, always on the CPU so that every device draws the same numbers."""
-    return torch.Generator("cpu").manual_seed(derive(seed, *names))
+    return torch.Generator(HOST).manual_seed(derive(seed, *names))

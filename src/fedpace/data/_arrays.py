@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedpace.core import DataError
+from fedpace.core import DataError, devices
 from fedpace.data._encode import encode
 from fedpace.data.data import Data
 from fedpace.data.dataset import Array, Arrays, Dataset
@@ -68,7 +68,7 @@ def _split_inputs(inputs: Any) -> Arrays:
 
 
 def _array(values: Any) -> Array:
-    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    return np.asarray(devices.to_host(values) if isinstance(values, Tensor) else values)
 
 
 def _inputs(inputs: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from fedpace.core import DataError
+from fedpace.core import DataError, devices
 from fedpace.data.dataset import Array
 from fedpace.data.sources._images import pixels
 
@@ -43,7 +43,7 @@ def _array(value: Any) -> Array | None:
     if isinstance(value, Image.Image):
         return pixels(value, None)
     try:
-        array = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+        array = np.asarray(devices.to_host(value) if isinstance(value, Tensor) else value)
     except ValueError:  # lists of different lengths
         return None
     return array if array.dtype != object else None

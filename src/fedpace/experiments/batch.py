@@ -14,9 +14,9 @@ from typing import Any
 from rich.console import Console
 
 from fedpace.analysis import unfair
-from fedpace.core import FedpaceError, RoundRecord, RunFolderError
+from fedpace.core import ConfigError, FedpaceError, RoundRecord, RunFolderError
 from fedpace.data import Data, Federation
-from fedpace.engine import RunFolder, Serial, read_rounds
+from fedpace.engine import RunFolder, Serial, check_device, read_rounds
 from fedpace.engine.executors import cores
 from fedpace.experiments.config import RunConfig, upgraded
 from fedpace.experiments.parallel import Work, forks, named, side_by_side
@@ -83,7 +83,7 @@ def run_batch(
     with BatchProgress(console, {job.folder: (_title(job), job.config.rounds) for job in jobs}) as progress:
         for job in jobs:
             progress.show(job.folder, _records_so_far(job.folder))
-        for folders in _run_all(todo, data, model, workers or cores()):
+        for folders in _run_all(todo, data, model, at_once(jobs, workers)):
             for folder in folders:
                 progress.show(folder, _records_so_far(folder))
     return [Result.read(job.folder) for job in jobs]
@@ -99,9 +99,23 @@ def check_jobs(jobs: Sequence[Job], data: Data | Federation | None, model: Model
             federation = federate(job.config, data)
             job.config.schedule().validate_for(job.config.rounds, job.config.cohort.size(len(federation)))
             initial_model(job.config, federation, model)
+            check_device(job.config.local, job.config.device)
             if (job.folder / "run.json").exists():
                 description = {"config": job.config.model_dump(mode="json"), "data": federation.fingerprint()}
                 RunFolder(job.folder).resume(description, upgraded)
+
+
+def at_once(jobs: Sequence[Job], workers: int | None) -> int:
+    """How many runs go side by side: one per core, or all of them in turn where one needs a GPU.
+
+    A run takes all of a GPU's memory that it wants, and what is forked from a process that knows CUDA cannot use it.
+    """
+    elsewhere = next((job.config.device for job in jobs if job.config.device != "cpu"), None)
+    if elsewhere is None:
+        return workers or cores()
+    if workers not in (None, 1):
+        raise ConfigError(f"workers: expected 1, because runs on '{elsewhere}' go one after another, found {workers}")
+    return 1
 
 
 def _title(job: Job) -> str:

@@ -20,8 +20,7 @@ from fedpace.analysis import Side, TextTable, summarise
 from fedpace.core import ClientError, ConfigError, RoundRecord
 from fedpace.data import Data, Federation
 from fedpace.engine import Listener, Serial, read_rounds, task_of
-from fedpace.engine.executors import cores
-from fedpace.experiments.batch import Job, check_jobs, plan_jobs, slug
+from fedpace.experiments.batch import Job, at_once, check_jobs, plan_jobs, slug
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.parallel import Work, forks, named, side_by_side
 from fedpace.experiments.progress import progress_bars
@@ -295,8 +294,9 @@ def tune_all(
     """Tune methods side by side, each with the same number of trials; ``reported`` are seeds that stay untouched."""
     folders = {candidate.label: folder / slug(candidate.label) for candidate in candidates}
     _check(candidates, trials, reported, folders)
-    check_jobs([job for one in candidates for job in one.jobs({}, folders[one.label])], data, model)
-    workers = min(workers or cores(), len(candidates))
+    jobs = [job for one in candidates for job in one.jobs({}, folders[one.label])]
+    check_jobs(jobs, data, model)
+    workers = min(at_once(jobs, workers), len(candidates))
     with progress_bars(console) as bars:
         works, draw = {}, {}
         for candidate in candidates:
