@@ -65,6 +65,7 @@ class Kind(StrEnum):
     augmentations = "augmentations"
     rules = "rules"
     optimizers = "optimizers"
+    tasks = "tasks"
     reproductions = "reproductions"
 
 
@@ -242,7 +243,7 @@ def sweep(
 
 @app.command(name="list")
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: AsJson = False) -> None:
-    """List what can be named: methods, presets, data, models, partitions, shifts, rules, and so on."""
+    """List what can be named: methods, presets, data, tasks, models, partitions, shifts, rules, and so on."""
     from fedpace.experiments.catalogue import catalogue
 
     entries = catalogue(kind.value)

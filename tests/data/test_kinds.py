@@ -36,6 +36,14 @@ def test_floats_are_numbers_to_predict_and_are_dealt_without_classes():
         load((x, y)).partition("dirichlet", clients=2)
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.uint8, bool])
+def test_rows_of_integers_or_booleans_are_labels_that_are_there_or_not(kind):
+    labels = np.arange(60).reshape(20, 3) % 2
+    federation = load((np.ones((20, 2)), labels.astype(kind))).partition("iid", clients=2)
+    assert federation.clients[0].batch(slice(2)).targets.dtype == torch.int64
+    assert (federation.classes, federation.outputs) == ((), 3)
+
+
 def test_several_inputs_are_given_by_name():
     inputs = {"age": np.arange(10.0)[:, None], "text": np.zeros((10, 3), np.int32)}
     federation = load((inputs, np.arange(10) % 2)).partition("iid", clients=2)

@@ -22,7 +22,7 @@ def from_arrays(train: Pair, test: Pair | None = None, *, name: str = "arrays", 
     """Data of pairs ``(inputs, targets)``, each a numpy array, a torch tensor or a list.
 
     Inputs may be several by name, or texts, which become characters. Targets that are floats are numbers to predict,
-    others are classes, whose names may be known.
+    rows of integers or booleans are labels, each there or not; all others are classes, whose names may be known.
     """
     pairs = [train] if test is None else [train, test]
     for pair in pairs:
@@ -42,9 +42,11 @@ def is_texts(values: Any) -> bool:
 
 
 def _targets(columns: list[Array], known: tuple[str, ...]) -> tuple[list[Array], tuple[str, ...]]:
-    """Floats are numbers and have no classes; anything else names classes."""
+    """Floats are numbers, and rows of integers or booleans are labels; neither have classes. All else names classes."""
     if all(np.issubdtype(column.dtype, np.floating) for column in columns):
         return [column.astype(np.float32, copy=False) for column in columns], ()
+    if all(column.ndim == 2 and column.dtype.kind in "iub" for column in columns):
+        return [column.astype(np.int64, copy=False) for column in columns], ()
     found, classes = encode("labels", columns, known)
     return list(found), classes
 

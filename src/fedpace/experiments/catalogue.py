@@ -12,6 +12,7 @@ from fedpace.experiments.presets import load_config, preset_names
 from fedpace.experiments.reproduction import load_reproduction, reproduction_names
 from fedpace.models import models
 from fedpace.server import optimizers
+from fedpace.tasks import tasks
 
 
 def catalogue(kind: str) -> dict[str, str]:
@@ -30,6 +31,7 @@ def catalogue(kind: str) -> dict[str, str]:
         "augmentations": augmentations,
         "rules": rules,
         "optimizers": optimizers,
+        "tasks": tasks,
     }
     registry = registries[kind]
     return {name: _first_line(registry.get(name)) for name in registry.names()}
