@@ -7,6 +7,7 @@ from fedpace.experiments.catalogue import catalogue
 from fedpace.experiments.reproduction import reproduction_names
 from fedpace.models import models
 from fedpace.server import optimizers
+from fedpace.tasks import tasks
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,7 @@ from fedpace.server import optimizers
         ("augmentations", augmentations.names()),
         ("rules", rules.names()),
         ("optimizers", optimizers.names()),
+        ("tasks", tasks.names()),
         ("reproductions", reproduction_names()),
     ],
 )
