@@ -198,8 +198,8 @@ def mistakes(place, monkeypatch):
         "def seven(shape, classes):\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 7))\n"
         "class Unfair(Partition):\n"
-        "    def assign(self, dataset, rng):\n"
-        "        return Assignment([np.arange(len(dataset)), np.arange(0)])\n"
+        "    def assign(self, examples, rng):\n"
+        "        return Assignment([np.arange(len(examples)), np.arange(0)])\n"
     )
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(modules)

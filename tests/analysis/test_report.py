@@ -71,7 +71,7 @@ def measured(make, accuracies, cosine=-0.25, clients=(0, 1, 2), **given):
         "client_accuracy_on": "train",
         **given,
     }
-    return [make(round, accuracy, **fields) for round, accuracy in enumerate(accuracies)]
+    return [make(number, accuracy, **fields) for number, accuracy in enumerate(accuracies)]
 
 
 @pytest.fixture

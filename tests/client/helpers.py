@@ -23,7 +23,7 @@ def shards(*sizes, seed=0):
     data = load((inputs, labels), test=(inputs[:CLASSES], labels[:CLASSES]))
     whole = data.partition("iid", clients=1).clients[0]
     cuts = torch.tensor([0, *sizes]).cumsum(0).tolist()
-    return [type(whole)(whole.dataset, whole.indices[a:b]) for a, b in pairwise(cuts)]
+    return [type(whole)(whole.pool, whole.indices[a:b]) for a, b in pairwise(cuts)]
 
 
 def shard(size=40, seed=0):

@@ -51,9 +51,9 @@ def test_a_pace_of_zero_stops_a_coordinate():
 def test_the_server_averages_squares_by_samples_and_forgets_the_last_round():
     bench, own, work = Bench(plain()), shards(24, 40), CommonAdam(**STEPS, max_steps=2)
     layout = Layout.of(bench.module)
-    half = work.server_half(layout, 2)
+    server_side = work.server_side(layout, 2)
     none = Buffers(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
-    server = Server(layout, bench.vector, none, Schedule(), half=half)
+    server = Server(layout, bench.vector, none, Schedule(), server_side=server_side)
     (asked,) = server.schedule.base.exchanges
     assert server.extras(asked) == {}  # before the first round there are none
     for _ in range(2):
@@ -64,9 +64,9 @@ def test_the_server_averages_squares_by_samples_and_forgets_the_last_round():
 
 
 def test_negative_squares_of_a_client_that_lies_count_as_zero():
-    half = CommonAdam().server_half(Layout(("w",), ((2,),)), 1)
+    server_side = CommonAdam().server_side(Layout(("w",), ((2,),)), 1)
     update = Bench(plain()).run(CommonAdam(**STEPS, max_steps=1), shard())
     update.extras["moments"] = torch.tensor([-5.0, 3.0])
-    half.learn(update)
-    half.finish()
-    assert half.memory["moments"].tolist() == pytest.approx([0.0, 3.0])
+    server_side.learn(update)
+    server_side.finish()
+    assert server_side.memory["moments"].tolist() == pytest.approx([0.0, 3.0])

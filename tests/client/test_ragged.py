@@ -19,10 +19,10 @@ def model(tokens):
 
 def test_batches_pad_targets_as_the_task_says():
     shard = load(["hello world", "good bye"], length=6).partition("iid", clients=1).clients[0]
-    bench = Bench(model(shard.dataset.outputs))
+    bench = Bench(model(shard.pool.outputs))
     context = Context(bench.model, bench.buffers, 0, 7, task=NextToken())
     (inputs, targets), *_ = LocalSGD(epochs=1, batch=8).batches(shard, context)
-    lengths = shard.dataset.inputs.lengths[shard.indices]
+    lengths = shard.pool.inputs.lengths[shard.indices]
     assert inputs.shape == targets.shape == (len(shard), lengths.max())
     assert sorted((targets != -100).sum(1).tolist()) == sorted(lengths.tolist())
     assert (inputs[targets == -100] == 0).all()
@@ -31,7 +31,7 @@ def test_batches_pad_targets_as_the_task_says():
 
 def test_padding_changes_no_training():
     shard = load(["hello world", "good bye"], length=6).partition("iid", clients=1).clients[0]
-    bench = Bench(model(shard.dataset.outputs))
+    bench = Bench(model(shard.pool.outputs))
     context = Context(bench.model, bench.buffers, 0, 7, task=NextToken())
     inputs, targets = shard.batch(slice(None), padding=NextToken.padding)
     rows = [

@@ -57,7 +57,7 @@ def test_the_servers_control_is_the_mean_of_all_clients_controls(option):
     bench, own, work = Bench(plain()), shards(24, 30, 40), Scaffold(option=option, **STEPS)
     layout = Layout.of(bench.module)
     none = Buffers(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
-    server = Server(layout, bench.vector, none, Schedule(), half=work.server_half(layout, 3))
+    server = Server(layout, bench.vector, none, Schedule(), server_side=work.server_side(layout, 3))
     kept = {}
     (asked,) = server.schedule.base.exchanges
     for cohort in ([0, 1], [1, 2], [0]):

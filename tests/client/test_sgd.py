@@ -87,7 +87,7 @@ def test_max_steps_caps_training():
     torch.testing.assert_close(capped.vector, flat(module) - flat(bench.module), rtol=0, atol=1e-6)
 
 
-def test_optimiser_state_is_new_in_every_round():
+def test_optimizer_state_is_new_in_every_round():
     bench, data = Bench(plain()), shard()
     work = LocalSGD(optimizer="sgd", momentum=0.9, lr=0.1, batch=8)
     assert same(bench.run(work, data), bench.run(work, data))

@@ -73,7 +73,7 @@ def test_writing_the_vector_changes_the_module(flat):
     assert torch.equal(flat.module(images), torch.zeros(5, 3))
 
 
-def test_an_optimiser_steps_the_vector(flat):
+def test_an_optimizer_steps_the_vector(flat):
     before = flat.vector.clone()
     step_backward(flat.module)
     torch.optim.SGD(flat.module.parameters(), lr=0.5).step()

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fedpace.data import Dataset
+from fedpace.data import Examples
 
 
 def png(value, side=4, mode="L"):
@@ -31,7 +31,7 @@ def toy(labels, classes=None, **parts):
     """A data set of one-pixel vectors."""
     labels = np.asarray(labels)
     names = tuple(map(str, range(classes or int(labels.max()) + 1)))
-    return Dataset(np.arange(len(labels), dtype=np.float32)[:, None], labels, names, **parts)
+    return Examples(np.arange(len(labels), dtype=np.float32)[:, None], labels, names, **parts)
 
 
 def on_disk(name):

@@ -158,7 +158,7 @@ def test_own_functions_take_inputs_of_any_kind():
 
     shard = load((inputs, np.arange(20) % 2)).partition("iid", clients=2).augmented(noisy).clients[0]
     assert shard.batch(slice(3), numpy_stream(0, "x")).inputs["a"].std() > 0
-    assert len(shard.dataset.inputs) == 2
+    assert len(shard.pool.inputs) == 2
 
 
 def bench():

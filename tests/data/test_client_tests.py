@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedpace.core import ConfigError, PartitionError
-from fedpace.data import Data, Dataset, load, partitions
+from fedpace.data import Data, Examples, load, partitions
 from fedpace.experiments import load_config
 from fedpace.experiments.run import federate
 
@@ -15,7 +15,7 @@ def domains():
     """Train and test set with domains, so that every partition can deal them."""
     inputs = np.arange(1200, dtype=np.float32)[:, None]
     labels, writers = np.arange(1200) % 10, np.arange(1200) // 10 % 12
-    whole = Dataset(inputs, labels, tuple("0123456789"), writers, tuple("abcdefghijkl"))
+    whole = Examples(inputs, labels, tuple("0123456789"), writers, tuple("abcdefghijkl"))
     return Data("domains", whole.take(np.arange(1000)), whole.take(np.arange(1000, 1200)))
 
 
@@ -62,7 +62,7 @@ def test_pfllibs_partitions_split_by_default_and_leave_the_test_set_alone_withou
     assert sum(map(len, digits.partition(name).client_tests)) == pytest.approx(1797 / 4, abs=10)
     plain = digits.partition(name, test_share=0)
     assert plain.client_tests is None
-    assert plain.test.dataset is digits.test
+    assert plain.test.pool is digits.test
     assert plain.counts().sum() == len(digits.train)
 
 

@@ -58,8 +58,8 @@ def test_a_partition_of_everything_must_bring_a_test_set():
     class Forgetful(Partition):
         pool = "all"
 
-        def assign(self, dataset, rng):
-            return Assignment([np.arange(len(dataset))])
+        def assign(self, examples, rng):
+            return Assignment([np.arange(len(examples))])
 
     with pytest.raises(PartitionError, match="must bring held_out or a test_share"):
         load("digits").partition(Forgetful())

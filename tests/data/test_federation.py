@@ -5,16 +5,16 @@ import pytest
 import torch
 
 from fedpace.core import PartitionError
-from fedpace.data import Dataset, Federation, Shard
+from fedpace.data import Examples, Federation, Shard
 
 from .helpers import toy
 
 
-def federation(*indices, dataset=None, **parts):
-    dataset = dataset or toy([0, 1, 0, 1, 2, 2])
-    clients = tuple(Shard(dataset, np.array(i, dtype=np.int64)) for i in indices)
+def federation(*indices, examples=None, **parts):
+    examples = examples or toy([0, 1, 0, 1, 2, 2])
+    clients = tuple(Shard(examples, np.array(i, dtype=np.int64)) for i in indices)
     names = tuple(map(str, range(len(clients))))
-    return Federation("toy", clients, names, Shard(dataset, np.arange(2)), **parts)
+    return Federation("toy", clients, names, Shard(examples, np.arange(2)), **parts)
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def images(tmp_path):
     """Memory-mapped and read-only, as the cache returns them."""
     array = np.random.default_rng(0).integers(0, 256, (10, 6, 5, 3), dtype=np.uint8)
     np.save(tmp_path / "images.npy", array)
-    return Dataset(np.load(tmp_path / "images.npy", mmap_mode="r"), np.arange(10) % 3, ("a", "b", "c"))
+    return Examples(np.load(tmp_path / "images.npy", mmap_mode="r"), np.arange(10) % 3, ("a", "b", "c"))
 
 
 @pytest.mark.parametrize("positions", [torch.tensor([2, 0]), np.array([2, 0]), slice(2, None, -2)])

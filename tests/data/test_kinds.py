@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from fedpace.core import DataError, PartitionError
-from fedpace.data import Column, Data, Dataset, load
+from fedpace.data import Column, Data, Examples, load
 
 
 def tokens(n=20, length=6, vocabulary=tuple("abc")):
     rng = np.random.default_rng(0)
     text = rng.integers(0, len(vocabulary), (n, length + 1))
     role = Column(np.arange(n) % 4, ("hamlet", "lear", "macbeth", "othello"))
-    return Dataset(text[:, :-1], text[:, 1:], vocabulary=vocabulary, columns={"role": role})
+    return Examples(text[:, :-1], text[:, 1:], vocabulary=vocabulary, columns={"role": role})
 
 
 def test_integers_stay_integers_and_rows_of_tokens_are_targets():
@@ -66,8 +66,8 @@ def test_clients_as_the_data_have_them():
 def test_a_large_table_is_dealt_by_one_sort():
     size = 100_000
     column = Column(np.random.default_rng(0).integers(0, 1000, size), tuple(map(str, range(1000))))
-    dataset = Dataset(np.zeros((size, 2), np.float32), np.zeros(size, np.float32), columns={"who": column})
-    federation = Data("table", dataset).partition("by", column="who", test_share=0.2)
+    examples = Examples(np.zeros((size, 2), np.float32), np.zeros(size, np.float32), columns={"who": column})
+    federation = Data("table", examples).partition("by", column="who", test_share=0.2)
     assert len(federation) == 1000
     assert all((column.values[c.indices] == i).all() for i, c in enumerate(federation.clients))
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedpace.core import ConfigError, DataError
-from fedpace.data import Dataset, load, sources
+from fedpace.data import Examples, load, sources
 from fedpace.data.sources import Digits
 
 from .helpers import write_parquet
@@ -83,4 +83,4 @@ class Own(Digits):
     def load(self):
         from fedpace.data import Data
 
-        return Data("own", Dataset(np.zeros((1, 1), np.float32), np.zeros(1, np.int64), ("0",)))
+        return Data("own", Examples(np.zeros((1, 1), np.float32), np.zeros(1, np.int64), ("0",)))

@@ -7,7 +7,7 @@ from torch.utils.data import TensorDataset
 
 from fedpace import federate
 from fedpace.core import ConfigError, DataError, PartitionError
-from fedpace.data import Column, Data, Dataset, load
+from fedpace.data import Column, Data, Examples, load
 from fedpace.experiments import train
 
 from .helpers import toy, write_parquet
@@ -30,7 +30,7 @@ def test_clients_are_lists_of_indices(hands):
     assert [values(client) for client in federation.clients] == [[0, 2, 1], [5]]
     assert federation.client_names == ("0", "1")
     assert federation.client_tests is None
-    assert federation.test.dataset is not federation.clients[0].dataset
+    assert federation.test.pool is not federation.clients[0].pool
     assert len(federation.test) == 3
     assert repr(federation).startswith("Federation('ten/given': 2 clients with 4 examples, 3 test examples")
 
@@ -127,7 +127,7 @@ def test_clients_in_a_list_may_be_anything_that_can_be_loaded(tmp_path):
 
 def test_training_data_are_not_copied():
     data = load(arrays(5))
-    assert federate([data], test=arrays(4)).clients[0].dataset.inputs is data.train.inputs
+    assert federate([data], test=arrays(4)).clients[0].pool.inputs is data.train.inputs
 
 
 def test_clients_bring_test_sets_and_the_others_hold_out():
@@ -171,13 +171,13 @@ def test_numbers_and_tokens_need_no_classes():
     numbers = federate([(np.zeros((5, 2)), np.linspace(0, 1, 5))] * 2)
     assert numbers.classes == ()
     assert numbers.test.targets.dtype == np.float32
-    text = Dataset(np.zeros((5, 4), np.int64), np.zeros((5, 4), np.int64), vocabulary=("a", "b"))
+    text = Examples(np.zeros((5, 4), np.int64), np.zeros((5, 4), np.int64), vocabulary=("a", "b"))
     assert federate([Data("text", text)] * 2).outputs == 2
 
 
 def test_where_examples_come_from_need_not_agree():
     site = Column(np.zeros(5, int), ("here",))
-    one = Dataset(arrays(5)[0], arrays(5)[1], ("0", "1"), np.zeros(5, int), ("photo",), {"site": site})
+    one = Examples(arrays(5)[0], arrays(5)[1], ("0", "1"), np.zeros(5, int), ("photo",), {"site": site})
     assert len(federate([Data("one", one), arrays(5)]).test) == 2
 
 

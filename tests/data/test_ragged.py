@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpace.core import DataError, PartitionError
-from fedpace.data import Column, Data, Dataset, Federation, Ragged, Shard, load
+from fedpace.data import Column, Data, Examples, Federation, Ragged, Shard, load
 
 rows = st.lists(st.lists(st.integers(-(2**40), 2**40), max_size=6), min_size=1, max_size=8)
 
@@ -24,7 +24,7 @@ def texts(lengths, seed=0, vocabulary=tuple("?abc")):
     whole = [rng.integers(1, len(vocabulary), length + 1) for length in lengths]
     author = Column(np.arange(len(lengths)) % 2, ("ann", "bob"))
     inputs, targets = (Ragged.of([text[part] for text in whole]) for part in (slice(-1), slice(1, None)))
-    return Dataset(inputs, targets, columns={"author": author}, vocabulary=vocabulary)
+    return Examples(inputs, targets, columns={"author": author}, vocabulary=vocabulary)
 
 
 @given(rows, st.data())
@@ -86,12 +86,12 @@ def test_offsets_that_do_not_fit_are_refused(offsets):
 
 def test_batches_are_padded_to_their_own_longest_row():
     shard = Data("texts", texts([5, 2, 3])).partition("iid", clients=1, test_share=0.3).clients[0]
-    shard = Shard(shard.dataset, np.arange(3))
+    shard = Shard(shard.pool, np.arange(3))
     inputs, targets = shard.batch(np.array([1, 2]), padding=-100)
     assert inputs.shape == targets.shape == (2, 3)
     assert inputs[0, 2] == 0
     assert targets[0, 2] == -100
-    assert torch.equal(inputs[1], torch.from_numpy(shard.dataset.inputs.flat[7:10]))
+    assert torch.equal(inputs[1], torch.from_numpy(shard.pool.inputs.flat[7:10]))
     assert shard.batch(slice(0, 1)).inputs.shape == (1, 5)
 
 
@@ -99,7 +99,7 @@ def test_floats_may_be_ragged_and_stand_beside_other_inputs():
     signal = ragged([[0.5, 1], [2], [3]], np.float32)
     data = load((signal, ["a", "b", "b"]))
     assert data.train.shape == (2,)
-    several = Dataset({"signal": signal, "age": np.ones((3, 1), np.float32)}, np.array([0, 1, 1]), ("a", "b"))
+    several = Examples({"signal": signal, "age": np.ones((3, 1), np.float32)}, np.array([0, 1, 1]), ("a", "b"))
     federation = Data("several", several, several).partition("iid", clients=1)
     batch = federation.test.batch(slice(None)).inputs
     assert batch["signal"].tolist() == [[0.5, 1], [2, 0], [3, 0]]
@@ -121,20 +121,20 @@ def test_train_and_test_texts_may_differ_in_length():
 
 
 def test_the_fingerprint_knows_every_target():
-    def fingerprint(dataset):
-        return Data("texts", dataset, texts([2])).partition("iid", clients=2).fingerprint()
+    def fingerprint(examples):
+        return Data("texts", examples, texts([2])).partition("iid", clients=2).fingerprint()
 
     one = texts([4, 4, 3])
     assert fingerprint(one) == fingerprint(texts([4, 4, 3]))
     other = one.targets.flat.copy()
     other[-1] = (other[-1] + 1) % 4
-    changed = Dataset(one.inputs, Ragged(other, one.targets.offsets), columns=one.columns, vocabulary=one.vocabulary)
+    changed = Examples(one.inputs, Ragged(other, one.targets.offsets), columns=one.columns, vocabulary=one.vocabulary)
     assert fingerprint(one) != fingerprint(changed)
 
 
 def test_ragged_and_other_rows_are_not_joined():
     same = texts([4, 4])
-    array = Dataset(same.inputs.padded(0), same.targets.padded(0), columns=same.columns, vocabulary=same.vocabulary)
+    array = Examples(same.inputs.padded(0), same.targets.padded(0), columns=same.columns, vocabulary=same.vocabulary)
     with pytest.raises(DataError, match="differ in shape: any length and 4"):
         same.joined(array)
     with pytest.raises(DataError, match=r"train and test differ in shape: \('any length',\) and \(4,\)"):
@@ -158,7 +158,7 @@ def test_ragged_and_other_rows_are_not_joined():
 )
 def test_what_does_not_fit_is_one_line(parts, message):
     with pytest.raises(DataError, match=message):
-        Dataset(*parts)
+        Examples(*parts)
 
 
 def test_ragged_targets_of_a_pair_are_refused():

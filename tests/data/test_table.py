@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedpace.core import DataError
-from fedpace.data import Data, Dataset, Encoding, Schema, load
+from fedpace.data import Data, Encoding, Examples, Schema, load
 
 TABLE = {
     "hospital": ["a", "a", "a", "b", "b", "b", "c", "c"],
@@ -89,7 +89,7 @@ def test_the_encoding_is_fitted_on_the_training_examples_of_every_deal(partition
     federation = load(pa.table({"age": age, "y": rng.integers(0, 2, 100)}), target="y").partition("iid", **partition)
     inputs = train_inputs(federation)
     assert (abs(inputs.mean()), abs(inputs.std() - 1)) < (1e-6, 1e-6)
-    assert all(shard.dataset is federation.test.dataset for shard in federation.client_tests or ())
+    assert all(shard.pool is federation.test.pool for shard in federation.client_tests or ())
 
 
 def test_a_test_set_of_its_own_is_encoded_like_the_clients():
@@ -194,7 +194,7 @@ def test_rows_that_do_not_fit_are_one_line(change, message):
 )
 def test_a_table_that_is_not_as_its_schema_says_is_one_line(inputs, message):
     with pytest.raises(DataError) as caught:
-        Dataset(inputs, np.array([0, 1]), ("a", "b"), schema=Schema({"sex": ("f", "m")}))
+        Examples(inputs, np.array([0, 1]), ("a", "b"), schema=Schema({"sex": ("f", "m")}))
     assert message in str(caught.value)
 
 

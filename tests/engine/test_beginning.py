@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fedpace.core import DataError, FedpaceError, ModelError
-from fedpace.data import Data, Dataset, Ragged, load
+from fedpace.data import Data, Examples, Ragged, load
 from fedpace.engine import initial_module, task_of
 from fedpace.tasks import Classification, Multilabel, NextToken, Regression
 
@@ -16,7 +16,7 @@ LETTERS = tuple("abc")
 
 
 def dealt(targets, inputs=X, **kinds):
-    return Data("mine", Dataset(inputs, targets, **kinds)).partition("iid", clients=2)
+    return Data("mine", Examples(inputs, targets, **kinds)).partition("iid", clients=2)
 
 
 def tokens(longest=6):

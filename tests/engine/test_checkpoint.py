@@ -14,10 +14,10 @@ def state(value: float) -> dict[str, torch.Tensor]:
 
 def test_the_newest_checkpoint_is_read_back_and_two_are_kept(tmp_path):
     checkpoints = Checkpoints(tmp_path)
-    for round in range(4):
-        checkpoints.write(round, state(float(round)))
-    round, tensors = checkpoints.last()
-    assert round == 3
+    for number in range(4):
+        checkpoints.write(number, state(float(number)))
+    number, tensors = checkpoints.last()
+    assert number == 3
     assert torch.equal(tensors["vector"], torch.full((4,), 3.0))
     assert tensors["mask"].dtype == torch.bool
     assert sorted(path.name for path in tmp_path.iterdir()) == ["round-00002", "round-00003"]

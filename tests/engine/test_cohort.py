@@ -8,12 +8,14 @@ from fedpace.engine import Cohort
 
 
 def test_all_clients_by_default():
-    assert Cohort().sample(4, seed=0, round=0) == [0, 1, 2, 3]
+    assert Cohort().sample(4, seed=0, round_number=0) == [0, 1, 2, 3]
 
 
-@given(clients=st.integers(1, 50), fraction=st.floats(0.01, 1.0), seed=st.integers(0, 9), round=st.integers(0, 99))
-def test_a_cohort_is_sorted_distinct_and_of_the_right_size(clients, fraction, seed, round):
-    cohort = Cohort(fraction=fraction).sample(clients, seed=seed, round=round)
+@given(
+    clients=st.integers(1, 50), fraction=st.floats(0.01, 1.0), seed=st.integers(0, 9), round_number=st.integers(0, 99)
+)
+def test_a_cohort_is_sorted_distinct_and_of_the_right_size(clients, fraction, seed, round_number):
+    cohort = Cohort(fraction=fraction).sample(clients, seed=seed, round_number=round_number)
     assert cohort == sorted(set(cohort))
     assert set(cohort) <= set(range(clients))
     assert len(cohort) == Cohort(fraction=fraction).size(clients) >= 1
@@ -21,10 +23,10 @@ def test_a_cohort_is_sorted_distinct_and_of_the_right_size(clients, fraction, se
 
 
 def test_rounds_and_seeds_draw_differently_and_every_client_has_its_turn():
-    draws = [tuple(Cohort(number=3).sample(10, seed=0, round=r)) for r in range(40)]
+    draws = [tuple(Cohort(number=3).sample(10, seed=0, round_number=r)) for r in range(40)]
     assert len(set(draws)) > 20
     assert set().union(*draws) == set(range(10))
-    assert draws[0] != tuple(Cohort(number=3).sample(10, seed=1, round=0))
+    assert draws[0] != tuple(Cohort(number=3).sample(10, seed=1, round_number=0))
 
 
 def test_a_tenth_of_ten_is_one():
@@ -34,7 +36,7 @@ def test_a_tenth_of_ten_is_one():
 
 def test_more_clients_than_exist_are_refused():
     with pytest.raises(ConfigError, match=r"cohort\.number: 9 clients are to be sampled, but there are only 3"):
-        Cohort(number=9).sample(3, seed=0, round=0)
+        Cohort(number=9).sample(3, seed=0, round_number=0)
 
 
 @given(
@@ -42,17 +44,19 @@ def test_more_clients_than_exist_are_refused():
     late=st.integers(1, 29),
     fraction=st.sampled_from([None, 0.2, 0.7]),
     joins=st.none() | st.integers(1, 9),
-    round=st.integers(0, 9),
+    round_number=st.integers(0, 9),
 )
-def test_late_clients_are_as_if_they_did_not_exist_until_they_join(clients, late, fraction, joins, round):
+def test_late_clients_are_as_if_they_did_not_exist_until_they_join(clients, late, fraction, joins, round_number):
     cohort, usual = Cohort(fraction=fraction, late=min(late, clients - 1), joins=joins), Cohort(fraction=fraction)
-    there = clients if joins is not None and round >= joins else clients - cohort.late
-    assert cohort.sample(clients, seed=1, round=round) == usual.sample(there, seed=1, round=round)
-    assert cohort.size(clients, round) == usual.size(there)
+    there = clients if joins is not None and round_number >= joins else clients - cohort.late
+    assert cohort.sample(clients, seed=1, round_number=round_number) == usual.sample(
+        there, seed=1, round_number=round_number
+    )
+    assert cohort.size(clients, round_number) == usual.size(there)
 
 
 def test_draws_are_those_of_all_versions():
-    draws = [Cohort(number=3).sample(10, seed=0, round=round) for round in range(3)]
+    draws = [Cohort(number=3).sample(10, seed=0, round_number=round_number) for round_number in range(3)]
     assert draws == [[1, 2, 3], [2, 8, 9], [4, 6, 9]]
 
 

@@ -30,9 +30,9 @@ def states(request, tmp_path):
 
 def test_a_client_finds_what_it_kept_last(states):
     assert states.of(7) == {}
-    for round in range(4):
-        states.keep(7, round, state(round))
-        assert torch.equal(states.of(7)["control"], state(round)["control"])
+    for number in range(4):
+        states.keep(7, number, state(number))
+        assert torch.equal(states.of(7)["control"], state(number)["control"])
     assert states.of(8) == {}
 
 
@@ -46,10 +46,10 @@ def test_what_is_kept_is_a_copy(states):
 def test_files_last_as_long_as_a_checkpoint_refers_to_them(tmp_path):
     states = ClientStates(tmp_path)
     indices = []
-    for round in range(6):
-        states.keep(0, round, state(round))
-        if round == 0:
-            states.keep(1, round, state(100))  # takes part only once
+    for number in range(6):
+        states.keep(0, number, state(number))
+        if number == 0:
+            states.keep(1, number, state(100))  # takes part only once
         indices.append(states.index())
         for earlier in indices[-2:]:
             assert states.holds(earlier)
@@ -65,8 +65,8 @@ def test_going_back_to_a_checkpoint_goes_back_to_its_states(tmp_path):
     fresh = ClientStates(tmp_path)
     fresh.restore(index)
     assert torch.equal(fresh.of(0)["control"], state(0)["control"])
-    for round in range(1, 6):
-        fresh.keep(0, round, state(round))
+    for number in range(1, 6):
+        fresh.keep(0, number, state(number))
     assert len(list(tmp_path.iterdir())) <= 3  # what was there before is cleared away too
 
 

@@ -16,7 +16,7 @@ import fedpace
 from fedpace.analysis import unfair
 from fedpace.cli import main
 from fedpace.core import ConfigError, RunFolderError, devices
-from fedpace.data import Data, Dataset
+from fedpace.data import Data, Examples
 from fedpace.engine import Listener, Serial, Worker
 from fedpace.experiments import RunConfig, load_config, preset_names
 from fedpace.experiments.engines import run_on
@@ -144,7 +144,7 @@ def test_further_settings(settings, gpu):
 @pytest.mark.parametrize("model", ["char_lstm", "tiny_transformer"])
 def test_texts(model, gpu):
     tokens = np.random.default_rng(0).integers(0, 7, (40, 9))
-    data = Data("texts", Dataset(tokens[:, :-1], tokens[:, 1:], vocabulary=tuple("abcdefg")))
+    data = Data("texts", Examples(tokens[:, :-1], tokens[:, 1:], vocabulary=tuple("abcdefg")))
     config = short("fedavg", model=model, **{"data.partition": {"name": "iid", "clients": 2}})
     expected = execute(config, data=data)
     with gpu:

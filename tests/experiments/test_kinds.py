@@ -7,7 +7,7 @@ import pytest
 
 import fedpace
 from fedpace.core import ConfigError
-from fedpace.data import Data, Dataset, Ragged
+from fedpace.data import Data, Examples, Ragged
 from fedpace.experiments import preset_names
 from fedpace.tasks import tasks
 
@@ -25,13 +25,13 @@ REFUSED = {
 
 def texts():
     rows = [RNG.integers(0, len(LETTERS), RNG.integers(3, 7)) for _ in range(60)]
-    return Dataset(Ragged.of([row[:-1] for row in rows]), Ragged.of([row[1:] for row in rows]), vocabulary=LETTERS)
+    return Examples(Ragged.of([row[:-1] for row in rows]), Ragged.of([row[1:] for row in rows]), vocabulary=LETTERS)
 
 
 KINDS = {
-    "classification": (Dataset(X, (X.sum(1) > 0).astype(np.int64), ("low", "high")), "mlp"),
-    "multilabel": (Dataset(X, (X[:, :3] > 0).astype(np.int64)), "mlp"),
-    "regression": (Dataset(X, X.sum(1)), "mlp"),
+    "classification": (Examples(X, (X.sum(1) > 0).astype(np.int64), ("low", "high")), "mlp"),
+    "multilabel": (Examples(X, (X[:, :3] > 0).astype(np.int64)), "mlp"),
+    "regression": (Examples(X, X.sum(1)), "mlp"),
     "next_token": (texts(), "char_lstm"),
 }
 
@@ -39,8 +39,8 @@ KINDS = {
 @pytest.mark.parametrize("kind", tasks.names())
 @pytest.mark.parametrize("preset", preset_names())
 def test_a_method_learns_every_task_or_says_why_not(preset, kind):
-    dataset, model = KINDS[kind]
-    federation = Data(kind, dataset).partition("iid", clients=3, test_share=0.3)
+    examples, model = KINDS[kind]
+    federation = Data(kind, examples).partition("iid", clients=3, test_share=0.3)
     if (preset, kind) in REFUSED:
         reason = REFUSED[preset, kind]
         with pytest.raises(ConfigError, match=f"'{preset}' cannot learn the task '{kind}': .*{reason}") as caught:
@@ -58,8 +58,8 @@ def test_a_method_learns_every_task_or_says_why_not(preset, kind):
 
 
 def test_a_comparison_names_its_metric_and_shows_it_as_it_is():
-    dataset, model = KINDS["regression"]
-    data = Data("numbers", dataset)
+    examples, model = KINDS["regression"]
+    data = Data("numbers", examples)
     options = {"seeds": (0, 1), "rounds": 2, "model": model, "settings": FAST, "partition": {"name": "iid"}}
     compared = fedpace.compare(["fedavg", "fedprox"], data, **options)
     assert "Final R²" in str(compared)

@@ -453,7 +453,7 @@ def test_shortened_schedule_is_valid_and_a_window_without_rounds_is_left_out(rou
     config = load_config("fedpace-paper").shortened(rounds)
     schedule = config.schedule()
     schedule.validate_for(rounds, 3)
-    assert {schedule.stage(round).name for round in range(rounds)} >= {stage.name for stage in schedule.stages}
+    assert {schedule.stage(number).name for number in range(rounds)} >= {stage.name for stage in schedule.stages}
 
 
 def test_unknown_reproduction_names_the_nearest():

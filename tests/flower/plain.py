@@ -23,9 +23,9 @@ def arrays(**dtypes):
     return ArrayRecord({name: Array(array) for name, array in found.items()})
 
 
-def moved(record, client, round):
+def moved(record, client, number):
     """The arrays that a client answers with."""
-    random = np.random.default_rng([client, round])
+    random = np.random.default_rng([client, number])
     found = {}
     for name, array in record.items():
         value = array.numpy()
@@ -90,7 +90,7 @@ def vector(record):
     return torch.cat([torch.from_numpy(record[name].numpy().copy()).float().flatten() for name in ("w", "b")])
 
 
-def updates(record=None, round=1, clients=range(4)):
+def updates(record=None, number=1, clients=range(4)):
     """The clients' updates of the parameters, in the order of the clients."""
     record = record or arrays()
-    return torch.stack([vector(moved(record, client, round)) - vector(record) for client in clients])
+    return torch.stack([vector(moved(record, client, number)) - vector(record) for client in clients])

@@ -332,10 +332,10 @@ def test_server_steps_as_if_it_had_seen_the_updates(rule, weights, mask_at):
         for _ in range(2)
     )
     secure.check_sums(5)
-    for round in range(3):
-        updates = answers(5, seed=round, scale=0.01)
+    for number in range(3):
+        updates = answers(5, seed=number, scale=0.01)
         for update in updates:
-            update.buffers = held_buffers((update.client * 0.5, 3.0 + round), (round + 1,))
+            update.buffers = held_buffers((update.client * 0.5, 3.0 + number), (number + 1,))
         seen = plain.exchange(stage.exchanges[0], updates, 5)
         packing = Packing.of(5, 2.0**20, SIZE, secure.buffers, secure.weighing(stage.exchanges[0]))
         vectors = [packing.pack(update) for update in updates]  # without masks, which are tested above
@@ -409,8 +409,8 @@ def test_run_goes_on_when_a_round_ends_early(caplog):
     [
         ("fedpace", "a pace needs"),
         ("fedgga", "a search needs"),
-        ("scaffold", "server's half of this client work"),
-        ("fedpac", "server's half"),
+        ("scaffold", "server's side of this client work"),
+        ("fedpac", "server's side"),
     ],
 )
 def test_presets_that_need_each_update_are_refused_before_the_first_round(preset, reason):

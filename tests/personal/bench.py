@@ -31,8 +31,8 @@ class Client:
         self.vector = self.layout.take_shared(self.model.vector).clone()
         self.buffers = self.model.buffers.clone()
         self.state = method.first_state(self.model)
-        half = method.server_half(self.layout, 1)
-        self.extras = {} if half is None else {**half.sends(), **half.sends_to(0)}
+        server_side = method.server_side(self.layout, 1)
+        self.extras = {} if server_side is None else {**server_side.sends(), **server_side.sends_to(0)}
 
     def context(self, seed=7):
         return Context(self.model, self.buffers, 0, seed, self.extras, self.state, self.training)

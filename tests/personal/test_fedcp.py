@@ -30,7 +30,7 @@ def naive_mmd(x, y):
 
 
 def by_hand(client, lam, personal_head, seed=7):
-    """Copies for everything: a frozen base with statistics of its own, two heads, one optimiser for what is trained."""
+    """Copies for everything: a frozen base with statistics of its own, two heads, one optimizer for what is trained."""
     model, policy = copy.deepcopy(client.module.model).train(), copy.deepcopy(client.module.policy).train()
     frozen, head_g = copy.deepcopy(model), copy.deepcopy(client.module.head_g)
     nn.utils.vector_to_parameters(personal_head, model[-1].parameters())

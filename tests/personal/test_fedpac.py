@@ -171,10 +171,10 @@ def test_clients_without_any_features_share_alike(clients):
 # The server ----------------------------------------------------------------------------------------------------------
 
 
-def half(**settings):
+def server_side(**settings):
     method = FedPAC(**settings)
     client = Client(method)
-    return method.server_half(client.layout, 4)
+    return method.server_side(client.layout, 4)
 
 
 def sent(client, group, counts=(4.0, 4.0, 4.0)):
@@ -189,7 +189,7 @@ def sent(client, group, counts=(4.0, 4.0, 4.0)):
 
 @pytest.mark.parametrize("order", [[2, 5, 7, 9], [9, 5, 2, 7]])
 def test_each_client_gets_the_mean_head_of_its_group_whatever_the_order_of_arrival(order):
-    server, groups = half(), {2: 0, 5: 1, 7: 0, 9: 1}
+    server, groups = server_side(), {2: 0, 5: 1, 7: 0, 9: 1}
     for client in order:
         update = sent(client, groups[client])
         server.learn(update)
@@ -203,7 +203,7 @@ def test_each_client_gets_the_mean_head_of_its_group_whatever_the_order_of_arriv
 
 
 def test_a_head_waits_for_its_client_and_a_round_forgets_the_one_before():
-    server = half()
+    server = server_side()
     assert server.sends() == {}
     for cohort in ([1, 2], [2, 3]):
         for client in cohort:
@@ -215,7 +215,7 @@ def test_a_head_waits_for_its_client_and_a_round_forgets_the_one_before():
 
 
 def test_one_client_alone_gets_its_own_head_back_bitwise():
-    server, update = half(), Client(FedPAC(**STEPS)).turn()
+    server, update = server_side(), Client(FedPAC(**STEPS)).turn()
     server.learn(update)
     server.finish()
     assert torch.equal(server.sends_to(0)["head"], update.extras["head"])
@@ -224,7 +224,7 @@ def test_one_client_alone_gets_its_own_head_back_bitwise():
 
 @pytest.mark.parametrize(("weights", "mean"), [("samples", 2.75), ("uniform", 2.0)])
 def test_prototypes_are_averaged_over_those_who_have_the_class(weights, mean):
-    server = half(prototype_weights=weights)
+    server = server_side(prototype_weights=weights)
     server.learn(sent(1, 0, counts=(1.0, 0.0, 0.0)))
     server.learn(sent(3, 0, counts=(7.0, 5.0, 0.0)))
     server.finish()

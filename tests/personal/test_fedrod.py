@@ -1,4 +1,4 @@
-"""FedROD against a loop with two optimisers, and what its two losses promise."""
+"""FedROD against a loop with two optimizers, and what its two losses promise."""
 
 import copy
 from dataclasses import replace
@@ -46,7 +46,7 @@ def by_hand(client, own, batches, counts):
     return module, own, sum(losses) / len(losses)
 
 
-def test_it_is_a_loop_with_two_optimisers():
+def test_it_is_a_loop_with_two_optimizers():
     client = Client(FedROD(**STEPS))
     client.state = {"personal": client.state["personal"] + noise(client.state["personal"])}
     own = copy.deepcopy(client.module.personal)

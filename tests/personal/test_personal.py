@@ -49,12 +49,12 @@ def runs():
 @every
 def test_only_what_is_shared_is_sent(runs, name):
     client = Client(method(name))
-    update, half = client.turn(), client.method.server_half(client.layout, 1)
+    update, server_side = client.turn(), client.method.server_side(client.layout, 1)
     assert update.vector.shape == (client.layout.shared.size,)
-    assert {key: tuple(t.shape) for key, t in update.extras.items()} == (half.expects if half else {})
+    assert {key: tuple(t.shape) for key, t in update.extras.items()} == (server_side.expects if server_side else {})
     module = client.method.prepare(small.module(), seed=0)
-    layout, half = client.method.layout(module), client.method.server_half(client.method.layout(module), 3)
-    extras = sum(torch.Size(shape).numel() for shape in half.expects.values()) if half else 0
+    layout, server_side = client.method.layout(module), client.method.server_side(client.method.layout(module), 3)
+    extras = sum(torch.Size(shape).numel() for shape in server_side.expects.values()) if server_side else 0
     assert runs(name).records[0].bytes_up == 4 * 2 * (layout.shared.size + extras)
     trained, initial = dict(runs(name).module.named_parameters()), dict(module.named_parameters())
     changed = {key for key in layout.names if not torch.equal(trained[key], initial[key])}

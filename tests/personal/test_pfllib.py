@@ -82,7 +82,7 @@ def our_rounds(name):
     """What the file has of a method, from ours."""
     method = method_on_recorded_batches(name)
     clients = [Numbered(i, method, shard) for i, shard in enumerate(shards())]
-    vector, half = clients[0].vector, method.server_half(clients[0].layout, len(clients))
+    vector, server_side = clients[0].vector, method.server_side(clients[0].layout, len(clients))
     if name == "fedcp":  # its policy comes first
         policy = torch.cat([RECORDED[f"policy.{i}"].flatten() for i in range(4)])
         vector[: len(policy)] = policy
@@ -90,17 +90,17 @@ def our_rounds(name):
 
     def send(client):
         client.vector = vector
-        client.extras = {**half.sends(), **half.sends_to(client.number)} if half else {}
+        client.extras = {**server_side.sends(), **server_side.sends_to(client.number)} if server_side else {}
 
     for number in range(pfllib.ROUNDS):
         updates = []
         for client in clients:
             send(client)
             updates.append(client.turn(seed=number))
-        for update in updates if half else []:
-            half.learn(update)
-        if half:
-            half.finish()
+        for update in updates if server_side else []:
+            server_side.learn(update)
+        if server_side:
+            server_side.finish()
         rows, weights = torch.stack([update.vector for update in updates]), None if name == "scaffold" else SIZES
         vector = vector + Mean()(rows, weights)
         found[f"shared.{number}"] = vector
@@ -110,7 +110,7 @@ def our_rounds(name):
         if isinstance(method, Personal):
             kept["scores"] = client.scores(RECORDED["test"], seed=pfllib.ROUNDS)
         found |= {f"{key}.{client.number}": tensor for key, tensor in kept.items()}
-    sent = half.sends() if half else {}
+    sent = server_side.sends() if server_side else {}
     return {**found, "prototypes": sent.get("prototypes"), "common": sent.get("control")}
 
 

@@ -61,7 +61,7 @@ def test_a_running_sum_over_many_clients_keeps_its_precision():
     data=st.data(),
 )
 def test_a_variance_stays_within_what_clients_sent(variances, lr, momentum, policy, data):
-    """No rule, mask or optimiser touches statistics: a large step cannot make a variance negative."""
+    """No rule, mask or optimizer touches statistics: a large step cannot make a variance negative."""
     examples = data.draw(st.lists(st.integers(1, 10**6), min_size=len(variances), max_size=len(variances)))
     base = stage_with(rule=Dampened(), optimizer=ServerSGD(lr=lr, momentum=momentum), counts=True, prunes=True)
     schedule = Schedule(base=base, pruning=Pruning(threshold=2.0))

@@ -79,7 +79,7 @@ def test_values_that_cannot_be_meant_are_refused(wrong):
     assert "\n" not in str(caught.value)
 
 
-# Adaptive optimisers against the published formulas -------------------------------------------------------------------
+# Adaptive optimizers against the published formulas -------------------------------------------------------------------
 
 
 def flower(kind, deltas, *, eta, tau, beta_1, beta_2, v_t=0.0, corrected=False):

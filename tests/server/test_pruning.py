@@ -123,11 +123,11 @@ def test_counters_stop_at_255():
     for sign in (1.0, -1.0):
         signs.add(torch.full((LAYOUT.size,), sign))
     touched = torch.ones(LAYOUT.size, dtype=torch.bool)
-    for round in range(1, 301):
+    for number in range(1, 301):
         pruner.count(signs, touched)
         pruner.prune()
-        assert pruner.counters.tolist() == [min(round, 255)] * 6
-        assert pruner.mask.all() == (round >= 255)
+        assert pruner.counters.tolist() == [min(number, 255)] * 6
+        assert pruner.mask.all() == (number >= 255)
     assert pruner.counters.dtype == torch.uint8
 
 

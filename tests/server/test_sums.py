@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedpace.aggregation import Sums
-from fedpace.core import ConfigError, Dropped, Layout, ServerHalf, Update
+from fedpace.core import ConfigError, Dropped, Layout, ServerSide, Update
 from fedpace.server import Collected, Exchange, Guard, Pace, Pruning, Schedule, Weighing
 from fedpace.server.annealing import Annealing
 from tests.server.helpers import LAYOUT, THETA, buffers, columns, exchange, server
@@ -98,7 +98,7 @@ def test_rules_that_need_each_update_are_refused(rule):
         server(Schedule(base=stage_with(rule=rule))).check_sums(5)
 
 
-class Half(ServerHalf):
+class Side(ServerSide):
     def learn(self, update):
         """Never asked."""
 
@@ -110,7 +110,7 @@ class Half(ServerHalf):
         ({"rule": "elected"}, {}, 5, "rule 'elected' needs each client's own update"),
         ({"search": Annealing()}, {}, 5, "a search needs each client's own gradient"),
         ({"pace": Pace()}, {}, 5, "a pace needs the size of each client's own update"),
-        ({}, {"half": Half({}, {})}, 5, "the server's half of this client work"),
+        ({}, {"server_side": Side({}, {})}, 5, "the server's side of this client work"),
         ({}, {"buffer_policy": "first"}, 5, "buffers = 'first' are one client's own"),
         ({}, {"guard": Guard(nonfinite="zero_coord")}, 5, "found 'zero_coord'"),
         ({}, {"ruled": Layout(LAYOUT.names[:1], LAYOUT.shapes[:1])}, 5, "one weighting of the whole model"),

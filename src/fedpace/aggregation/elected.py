@@ -38,8 +38,8 @@ class _ElectedStream(Stream):
     def add(self, update: Tensor, weight: float = 1.0) -> None:
         if weight > 0 and self._unweighted:
             self._unweighted = False
-            for sum in (self._up, self._down, self._up_weight, self._down_weight):
-                sum.zero_()  # what came before had no weight
+            for total in (self._up, self._down, self._up_weight, self._down_weight):
+                total.zero_()  # what came before had no weight
         weight = 1.0 if self._unweighted else weight
         for part in blocks(len(update)):
             values = update[part]

@@ -19,7 +19,7 @@ from fedpace.core import (
     Layout,
     Named,
     Registry,
-    ServerHalf,
+    ServerSide,
     Tensors,
     Update,
     devices,
@@ -93,8 +93,8 @@ class Method(ClientWork):
         """How a client measures the model that is its own."""
         raise NotImplementedError
 
-    def server_half(self, layout: Layout, population: int) -> ServerHalf | None:
-        """The server's half of this work, for a model and the number of all clients; most work has none."""
+    def server_side(self, layout: Layout, population: int) -> ServerSide | None:
+        """The server's side of this work, for a model and the number of all clients; most work has none."""
         return None
 
 

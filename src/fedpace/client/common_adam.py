@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedpace.client._work import Context, methods
 from fedpace.client.sgd import LocalSGD
-from fedpace.core import FlatModule, Layout, ServerHalf, Tensors, Update
+from fedpace.core import FlatModule, Layout, ServerSide, Tensors, Update
 from fedpace.data import Shard
 
 _MOMENTS = "moments"
@@ -35,7 +35,7 @@ class CommonAdam(LocalSGD):
         extras = {_MOMENTS: steps.squares.div_(steps.count)}
         return Update(context.client, model.vector - vector, len(shard), {"loss": loss}, model.buffers, extras=extras)
 
-    def server_half(self, layout: Layout, population: int) -> ServerHalf:
+    def server_side(self, layout: Layout, population: int) -> ServerSide:
         """The mean of the clients' squares."""
         return _MeanSquares(layout.size)
 
@@ -64,7 +64,7 @@ class _CommonSteps:
         self._model.vector.sub_(step, alpha=self._lr)
 
 
-class _MeanSquares(ServerHalf):
+class _MeanSquares(ServerSide):
     def __init__(self, size: int) -> None:
         super().__init__({}, {_MOMENTS: (size,)})
         self._sum, self._examples = torch.zeros(size), 0

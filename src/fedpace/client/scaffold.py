@@ -13,7 +13,7 @@ from torch import Tensor
 from fedpace.client._work import Context, methods
 from fedpace.client.gradient import Gradient
 from fedpace.client.sgd import Correction, LocalSGD
-from fedpace.core import Layout, ServerHalf, Update
+from fedpace.core import Layout, ServerSide, Update
 from fedpace.data import Shard
 
 _CONTROL = "control"
@@ -74,7 +74,7 @@ class Scaffold(LocalSGD):
 
         return correct
 
-    def server_half(self, layout: Layout, population: int) -> ServerHalf:
+    def server_side(self, layout: Layout, population: int) -> ServerSide:
         """The mean control c."""
         return _MeanControl(layout.size, population)
 
@@ -85,7 +85,7 @@ def _controls(vector: Tensor, context: Context) -> tuple[Tensor, Tensor]:
     return context.extras.get(_CONTROL, zero), context.state.get(_CONTROL, zero)
 
 
-class _MeanControl(ServerHalf):
+class _MeanControl(ServerSide):
     def __init__(self, size: int, population: int) -> None:
         super().__init__({_CONTROL: torch.zeros(size)}, {_CONTROL: (size,)})
         self._population = population

@@ -15,7 +15,6 @@ from fedpace.core.errors import (
 )
 from fedpace.core.files import folder_written_aside, written_aside
 from fedpace.core.flat import Buffers, FlatModule
-from fedpace.core.half import ServerHalf
 from fedpace.core.inputs import Inputs, call, part
 from fedpace.core.layout import Layout
 from fedpace.core.perturbation import Perturbation, Scaling, scalings
@@ -29,6 +28,7 @@ from fedpace.core.records import (
     Similarity,
 )
 from fedpace.core.seeds import derive, numpy_stream, torch_stream
+from fedpace.core.server_side import ServerSide
 from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
 from fedpace.core.sketch import sketch
 from fedpace.core.update import Tensors, Update, with_prefix
@@ -58,7 +58,7 @@ __all__ = [
     "Scaling",
     "SearchReport",
     "Seconds",
-    "ServerHalf",
+    "ServerSide",
     "Settings",
     "Similarity",
     "Tensors",

@@ -5,8 +5,8 @@ from fedpace.data._flower import Partitioned
 from fedpace.data._load import Loadable, federate, load
 from fedpace.data.augmentations import Augmentation, Crop, Flip, augmentations, parse_augmentations
 from fedpace.data.data import Data
-from fedpace.data.dataset import Column, Dataset
 from fedpace.data.encoding import Encoding
+from fedpace.data.examples import Column, Examples
 from fedpace.data.federation import Batch, Federation, Shard, kind_of_targets
 from fedpace.data.partitions import (
     Assignment,
@@ -20,13 +20,13 @@ from fedpace.data.partitions import (
     Pathological,
     Practical,
     Quantity,
-    Shards,
+    SortedShards,
     Writers,
     partitions,
 )
 from fedpace.data.picture import counts_table, save_counts_figure, save_examples_figure
 from fedpace.data.ragged import PAD, Ragged
-from fedpace.data.shifts import Coloured, Mechanism, Rotated, Setting, Shift, shifts
+from fedpace.data.shifts import Coloured, Mechanism, Population, Rotated, Shift, shifts
 from fedpace.data.sources import Source, sources
 from fedpace.data.table import Schema, Unseen
 from fedpace.data.tokenizers import Characters, Pretrained, Tokenizer
@@ -43,10 +43,10 @@ __all__ = [
     "Column",
     "Crop",
     "Data",
-    "Dataset",
     "Dirichlet",
     "DirichletHsu",
     "Encoding",
+    "Examples",
     "Federation",
     "Flip",
     "Iid",
@@ -57,16 +57,16 @@ __all__ = [
     "Partition",
     "Partitioned",
     "Pathological",
+    "Population",
     "Practical",
     "Pretrained",
     "Quantity",
     "Ragged",
     "Rotated",
     "Schema",
-    "Setting",
     "Shard",
-    "Shards",
     "Shift",
+    "SortedShards",
     "Source",
     "Tokenizer",
     "Unseen",

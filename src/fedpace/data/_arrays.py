@@ -11,7 +11,7 @@ from torch import Tensor
 from fedpace.core import DataError, devices
 from fedpace.data._encode import encode
 from fedpace.data.data import Data
-from fedpace.data.dataset import Array, Arrays, Dataset
+from fedpace.data.examples import Array, Arrays, Examples
 from fedpace.data.ragged import Ragged
 from fedpace.data.tokenizers import Characters
 
@@ -33,7 +33,7 @@ def from_arrays(train: Pair, test: Pair | None = None, *, name: str = "arrays", 
     targets, classes = _targets([_array(targets) for _, targets in pairs], classes)
     inputs, vocabulary = _all_inputs([inputs for inputs, _ in pairs])
     sides = zip(inputs, targets, strict=True)
-    return Data(name, *(Dataset(x, y, classes, vocabulary=vocabulary) for x, y in sides))
+    return Data(name, *(Examples(x, y, classes, vocabulary=vocabulary) for x, y in sides))
 
 
 def is_texts(values: Any) -> bool:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from fedpace.core import DataError
-from fedpace.data.dataset import Array, Indices
+from fedpace.data.examples import Array, Indices
 
 
 def plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpace.core import DataError
 from fedpace.core.errors import did_you_mean
-from fedpace.data.dataset import Array, Indices
+from fedpace.data.examples import Array, Indices
 
 
 def encode(what: str, columns: Sequence[Array], known: tuple[str, ...] = ()) -> tuple[list[Indices], tuple[str, ...]]:

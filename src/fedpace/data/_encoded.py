@@ -16,22 +16,22 @@ def encoded(federation: Federation) -> Federation:
     What a test example or a client that is held out has does not change the encoding.
     """
     clients, tests, test = federation.clients, federation.client_tests or (), federation.test
-    if test.dataset.schema is None:
+    if test.pool.schema is None:
         return federation
-    encoding = Encoding.fit(clients[0].dataset, np.concatenate([client.indices for client in clients]))
-    tested = np.zeros(len(test.dataset), bool)  # a client's test examples may be in the global test set, too
+    encoding = Encoding.fit(clients[0].pool, np.concatenate([client.indices for client in clients]))
+    tested = np.zeros(len(test.pool), bool)  # a client's test examples may be in the global test set, too
     tested[np.concatenate([shard.indices for shard in (*tests, test)])] = True
-    notes = encoding.notes(test.dataset, np.flatnonzero(tested))
-    arrays = {dataset: encoding.encoded(dataset) for dataset in {clients[0].dataset, test.dataset}}
+    notes = encoding.notes(test.pool, np.flatnonzero(tested))
+    arrays = {examples: encoding.encoded(examples) for examples in {clients[0].pool, test.pool}}
 
     def seen(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
-        return tuple(replace(shard, dataset=arrays[shard.dataset]) for shard in shards)
+        return tuple(replace(shard, pool=arrays[shard.pool]) for shard in shards)
 
     return replace(
         federation,
         clients=seen(clients),
         client_tests=None if federation.client_tests is None else seen(tests),
-        test=replace(test, dataset=arrays[test.dataset]),
+        test=replace(test, pool=arrays[test.pool]),
         encoding=encoding,
         notes=notes,
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedpace.core import Settings
-from fedpace.data.dataset import Array, Indices
+from fedpace.data.examples import Array, Indices
 
 
 class Number(Settings):

@@ -11,7 +11,7 @@ import numpy as np
 from fedpace.core import DataError
 from fedpace.data._natural import natural, whole
 from fedpace.data.data import Data
-from fedpace.data.dataset import Dataset
+from fedpace.data.examples import Examples
 from fedpace.data.federation import Federation
 
 
@@ -38,33 +38,33 @@ def federated(
     )
 
 
-def _check_alike(datasets: Mapping[str, Dataset]) -> None:
+def _check_alike(by_owner: Mapping[str, Examples]) -> None:
     """The first who differs from the first of all is an error."""
-    if not datasets:
+    if not by_owner:
         return
-    (first, model), *others = ((who, _traits(dataset)) for who, dataset in datasets.items())
+    (first, model), *others = ((who, _traits(examples)) for who, examples in by_owner.items())
     for other, traits in others:
         for what in model:
             if traits[what] != model[what]:
                 raise DataError(f"{other}: expected {what} {model[what]}, as {first} has, found {traits[what]}")
 
 
-def _traits(dataset: Dataset) -> dict[str, str]:
+def _traits(examples: Examples) -> dict[str, str]:
     """What all clients must have in common, in words."""
-    inputs = dataset.inputs if isinstance(dataset.inputs, Mapping) else {"": dataset.inputs}
+    inputs = examples.inputs if isinstance(examples.inputs, Mapping) else {"": examples.inputs}
     types = ", ".join(f"{name} {array.dtype}".strip() for name, array in inputs.items())
-    traits = {"examples of shape": str(dataset.form["shape"]), "inputs of type": types}
-    if dataset.classes:
-        numbered = dataset.classes == tuple(map(str, range(len(dataset.classes))))
+    traits = {"examples of shape": str(examples.form["shape"]), "inputs of type": types}
+    if examples.classes:
+        numbered = examples.classes == tuple(map(str, range(len(examples.classes))))
         return {**traits, "targets that are": "numbered classes" if numbered else "classes with names"}
-    kind = f"{dataset.targets.dtype} of shape {dataset.form['shape of targets']}"
-    return {**traits, "targets that are": kind, "a vocabulary of": " ".join(map(repr, dataset.vocabulary))}
+    kind = f"{examples.targets.dtype} of shape {examples.form['shape of targets']}"
+    return {**traits, "targets that are": kind, "a vocabulary of": " ".join(map(repr, examples.vocabulary))}
 
 
-def _with_classes(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
+def _with_classes(examples: Examples, classes: tuple[str, ...]) -> Examples:
     """The same examples among the classes of everyone. Where they come from is no longer asked."""
-    targets = dataset.targets
-    if dataset.classes != classes:
-        targets = np.array([classes.index(name) for name in dataset.classes])[dataset.labels]
+    targets = examples.targets
+    if examples.classes != classes:
+        targets = np.array([classes.index(name) for name in examples.classes])[examples.labels]
     nowhere: dict[str, Any] = {"domains": None, "domain_names": (), "columns": {}}
-    return replace(dataset, targets=targets, classes=classes, **nowhere)
+    return replace(examples, targets=targets, classes=classes, **nowhere)

@@ -11,7 +11,7 @@ from fedpace.core import DataError, did_you_mean
 from fedpace.data._arrays import Pair, from_arrays
 from fedpace.data._items import columns_of_numbers, stacked
 from fedpace.data.data import Data
-from fedpace.data.dataset import Array
+from fedpace.data.examples import Array
 
 _TARGETS = ("label", "labels", "target")
 TESTS = ("test", "validation")

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from fedpace.core import DataError, devices
-from fedpace.data.dataset import Array
+from fedpace.data.examples import Array
 from fedpace.data.sources._images import pixels
 
 

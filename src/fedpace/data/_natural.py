@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpace.core import ConfigError, PartitionError, did_you_mean, numpy_stream
 from fedpace.data._names import listed
-from fedpace.data.dataset import Dataset, Indices
+from fedpace.data.examples import Examples, Indices
 from fedpace.data.federation import Federation, Shard
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def is_given(partition: Any) -> bool:
 
 
 def given(
-    name: str, train: Dataset, test: Dataset | None, hands: Any, seed: int, parameters: Mapping[str, Any]
+    name: str, train: Examples, test: Examples | None, hands: Any, seed: int, parameters: Mapping[str, Any]
 ) -> Federation:
     """Clients that hold the training examples at their indices; ``parameters`` are ``names`` and ``test_share``."""
     known = ["names", "test_share"]
@@ -113,15 +113,15 @@ def split_test(hand: Indices, share: float, rng: np.random.Generator) -> tuple[I
     return hand[:cut], hand[cut:]
 
 
-def whole(dataset: Dataset) -> Shard:
+def whole(examples: Examples) -> Shard:
     """All examples of a data set."""
-    return Shard(dataset, np.arange(len(dataset)))
+    return Shard(examples, np.arange(len(examples)))
 
 
 def _together(shards: Sequence[Shard]) -> Shard:
     """One test set of all clients': a copy only where their data are not in one place."""
-    first, *others = (shard.dataset for shard in shards)
+    first, *others = (shard.pool for shard in shards)
     if all(other is first for other in others):
         return Shard(first, np.concatenate([shard.indices for shard in shards]))
-    first, *others = (shard.dataset.take(shard.indices) for shard in shards)
+    first, *others = (shard.pool.take(shard.indices) for shard in shards)
     return whole(first.joined(*others))

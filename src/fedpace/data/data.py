@@ -13,7 +13,7 @@ from fedpace.core import ConfigError, DataError, PartitionError, numpy_stream, p
 from fedpace.data._encoded import encoded
 from fedpace.data._names import listed
 from fedpace.data._natural import HELD_OUT, given, is_given, split_test
-from fedpace.data.dataset import Arrays, Dataset, Indices
+from fedpace.data.examples import Arrays, Examples, Indices
 from fedpace.data.federation import Federation, Shard, kind_of_targets
 from fedpace.data.partitions import Assignment, Partition, partitions
 from fedpace.data.shifts import Shift, shifts
@@ -28,8 +28,8 @@ class Data:
     """
 
     name: str
-    train: Dataset
-    test: Dataset | None = None
+    train: Examples
+    test: Examples | None = None
 
     def __post_init__(self) -> None:
         if self.test is not None:
@@ -82,7 +82,7 @@ class Data:
     def mapped(self, function: Callable[[Arrays], Arrays]) -> Data:
         """The same data after ``function`` was applied to all inputs at once, those of training and those of testing.
 
-        >>> Data("toy", Dataset(np.ones((3, 2), np.float32), np.array([0, 1, 1]), ("a", "b"))).mapped(np.negative)
+        >>> Data("toy", Examples(np.ones((3, 2), np.float32), np.array([0, 1, 1]), ("a", "b"))).mapped(np.negative)
         Data('toy': 3 training examples, no test set, 2 classes, shape (2,))
         """
         sides = [side for side in (self.train, self.test) if side is not None]
@@ -111,30 +111,30 @@ class Data:
         return Federation(name, _shards(pool, train), names, Shard(pool, held_out), _shards(pool, tests))
 
     @cached_property
-    def _merged(self) -> Dataset:
+    def _merged(self) -> Examples:
         return self.train if self.test is None else self.train.joined(self.test)
 
     @cached_property
-    def _split(self) -> tuple[Dataset, Dataset]:
+    def _split(self) -> tuple[Examples, Examples]:
         return (self.train, self.test) if self.test is not None else hold_out(self.train, "held-out test")
 
 
-def hold_out(dataset: Dataset, stream: str) -> tuple[Dataset, Dataset]:
+def hold_out(examples: Examples, stream: str) -> tuple[Examples, Examples]:
     """Split off a fifth of each class; ``stream`` names the randomness, which does not depend on the run's seed."""
     rng = numpy_stream(0, stream)
-    groups = dataset.by_class(rng) if dataset.classes else [rng.permutation(len(dataset))]
+    groups = examples.by_class(rng) if examples.classes else [rng.permutation(len(examples))]
     held = [indices[: round(HELD_OUT * len(indices))] for indices in groups]
     test = np.sort(np.concatenate(held))
     if not len(test):
-        raise DataError(f"{len(dataset)} examples are too few to hold out a test set; bring a test set or more data")
-    return dataset.take(np.setdiff1d(np.arange(len(dataset)), test)), dataset.take(test)
+        raise DataError(f"{len(examples)} examples are too few to hold out a test set; bring a test set or more data")
+    return examples.take(np.setdiff1d(np.arange(len(examples)), test)), examples.take(test)
 
 
-def _shards(pool: Dataset, hands: Sequence[Indices]) -> tuple[Shard, ...]:
+def _shards(pool: Examples, hands: Sequence[Indices]) -> tuple[Shard, ...]:
     return tuple(Shard(pool, indices) for indices in hands)
 
 
-def _test(name: str, pool: Dataset, test: Dataset | None, dealt: Assignment) -> Shard:
+def _test(name: str, pool: Examples, test: Examples | None, dealt: Assignment) -> Shard:
     if dealt.held_out is not None:
         return Shard(pool, dealt.held_out)
     if test is None:

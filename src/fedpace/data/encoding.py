@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from fedpace.core import DataError, Settings, did_you_mean, first_error
 from fedpace.data._columns import as_codes, as_numbers
 from fedpace.data._features import Category, Number
-from fedpace.data.dataset import Array, Dataset, Indices
+from fedpace.data.examples import Array, Examples, Indices
 from fedpace.data.table import Schema, Unseen
 
 
@@ -39,9 +39,9 @@ class Encoding(Settings):
     unseen: Unseen = "missing"
 
     @classmethod
-    def fit(cls, dataset: Dataset, rows: Indices) -> Encoding:
+    def fit(cls, examples: Examples, rows: Indices) -> Encoding:
         """The encoding of a table, of which ``rows`` are the training examples."""
-        inputs, schema = _table(dataset)
+        inputs, schema = _table(examples)
         own = {name: column[rows, 0] for name, column in inputs.items()}
         return cls(
             numbers=tuple(Number.fit(name, own[name]) for name in own if name not in schema.categories),
@@ -86,14 +86,14 @@ class Encoding(Settings):
         self._unseen(inputs, names, "row")
         return self._matrix(inputs, names)
 
-    def encoded(self, dataset: Dataset) -> Dataset:
+    def encoded(self, examples: Examples) -> Examples:
         """The table as float32 inputs."""
-        inputs, schema = _table(dataset)
-        return replace(dataset, inputs=self._matrix(inputs, schema.categories), schema=None)
+        inputs, schema = _table(examples)
+        return replace(examples, inputs=self._matrix(inputs, schema.categories), schema=None)
 
-    def notes(self, dataset: Dataset, tests: Indices) -> tuple[str, ...]:
+    def notes(self, examples: Examples, tests: Indices) -> tuple[str, ...]:
         """A line for each column in which some of the ``tests`` have a value that no training client has."""
-        inputs, schema = _table(dataset)
+        inputs, schema = _table(examples)
         own = {name: column[tests] for name, column in inputs.items()}
         lines = self._unseen(own, schema.categories, "test example")
         return tuple(f"{line}: counted as missing (all zeros)" for line in lines)
@@ -121,11 +121,12 @@ class Encoding(Settings):
         return matrix
 
 
-def _table(dataset: Dataset) -> tuple[Mapping[str, Array], Schema]:
-    if dataset.schema is None or not isinstance(dataset.inputs, Mapping):
+def _table(examples: Examples) -> tuple[Mapping[str, Array], Schema]:
+    if examples.schema is None or not isinstance(examples.inputs, Mapping):
         raise DataError("encoding: expected a data set with a schema, found one without")
-    columns = {name: column for name, column in dataset.inputs.items() if isinstance(column, np.ndarray)}  # all of them
-    return columns, dataset.schema
+    # All of them are arrays.
+    columns = {name: column for name, column in examples.inputs.items() if isinstance(column, np.ndarray)}
+    return columns, examples.schema
 
 
 def _column(rows: Mapping[str, Any], name: str) -> pa.ChunkedArray:

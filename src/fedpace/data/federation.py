@@ -16,10 +16,10 @@ from torch import Tensor
 
 from fedpace.core import Inputs, PartitionError, derive, numpy_stream
 from fedpace.data.augmentations import Augmentation, augmented, parse_augmentations
-from fedpace.data.dataset import Array, Arrays, Dataset, Indices, Rows, Shape, per_input, taken
 from fedpace.data.encoding import Encoding
+from fedpace.data.examples import Array, Arrays, Examples, Indices, Rows, Shape, per_input, taken
 from fedpace.data.ragged import PAD, Ragged
-from fedpace.data.shifts import Mechanism, Setting, Shift
+from fedpace.data.shifts import Mechanism, Population, Shift
 
 
 class Batch(NamedTuple):
@@ -31,12 +31,12 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """One client's examples, or a test set: a data set, the indices that belong to it, and perhaps a shift of them.
+    """One client's examples, or a test set: the ``pool`` that they lie in, their ``indices``, and perhaps a shift.
 
     ``augmentations`` are those of a client's training batches.
     """
 
-    dataset: Dataset
+    pool: Examples
     indices: Indices
     mechanism: Mechanism | None = None
     augmentations: tuple[Augmentation, ...] = ()
@@ -47,23 +47,23 @@ class Shard:
     @property
     def shape(self) -> Shape:
         """One example's shape as a model sees it."""
-        shape = self.dataset.shape
+        shape = self.pool.shape
         return shape if self.mechanism is None or isinstance(shape, dict) else self.mechanism.shape(shape)
 
     @property
     def form(self) -> Any:
         """The shape, where it is the same for all examples."""
-        return self.dataset.form["shape"] if self.mechanism is None else self.shape
+        return self.pool.form["shape"] if self.mechanism is None else self.shape
 
     @property
     def labels(self) -> Indices:
         """The classes of this shard's examples, in its order."""
-        return self.dataset.labels[self.indices]
+        return self.pool.labels[self.indices]
 
     @property
     def targets(self) -> Rows:
         """The targets of this shard's examples, in its order."""
-        return self.dataset.targets[self.indices]
+        return self.pool.targets[self.indices]
 
     def batch(
         self, positions: Tensor | Array | slice, rng: np.random.Generator | None = None, padding: int = 0
@@ -84,7 +84,7 @@ class Shard:
         """Inputs as the data set has them, but shifted and augmented, and targets at ``positions`` of this shard."""
         indices = self.indices[positions if isinstance(positions, slice) else np.asarray(positions)]
         # Indexing with an array copies, so torch never sees the read-only memory of a mapped file.
-        inputs, targets = taken(self.dataset.inputs, indices), self.dataset.targets[indices]
+        inputs, targets = taken(self.pool.inputs, indices), self.pool.targets[indices]
         if self.mechanism is not None and isinstance(inputs, np.ndarray):
             inputs = np.ascontiguousarray(self.mechanism(inputs, cast(Indices, targets), indices))
         if self.augmentations and rng is not None:
@@ -93,9 +93,9 @@ class Shard:
 
     def class_counts(self) -> Indices:
         """How many examples of each class there are; where there are no classes, how many examples."""
-        if not self.dataset.classes:
+        if not self.pool.classes:
             return np.array([len(self)])
-        return np.bincount(self.labels, minlength=len(self.dataset.classes))
+        return np.bincount(self.labels, minlength=len(self.pool.classes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +139,12 @@ class Federation:
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes."""
-        return self.test.dataset.classes
+        return self.test.pool.classes
 
     @property
     def outputs(self) -> int:
         """How many outputs a model needs."""
-        return self.test.dataset.outputs
+        return self.test.pool.outputs
 
     @property
     def shape(self) -> Shape:
@@ -165,10 +165,10 @@ class Federation:
     def shifted(self, shift: Shift, seed: int = 0) -> Federation:
         """The same clients, each seeing its examples through a mechanism of its own, and a test set through another."""
         tests = self.client_tests or ()
-        for dataset in {id(shard.dataset): shard.dataset for shard in (*self.clients, *tests, self.test)}.values():
-            shift.check(dataset)
-        setting = Setting(len(self), len(self.classes), derive(seed, "shift"))
-        mechanisms = [shift.for_client(client, setting) for client in range(len(self))]
+        for examples in {id(shard.pool): shard.pool for shard in (*self.clients, *tests, self.test)}.values():
+            shift.check(examples)
+        population = Population(len(self), len(self.classes), derive(seed, "shift"))
+        mechanisms = [shift.for_client(client, population) for client in range(len(self))]
 
         def seen(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
             return tuple(replace(shard, mechanism=own) for shard, own in zip(shards, mechanisms, strict=True))
@@ -178,7 +178,7 @@ class Federation:
             name=f"{self.name}/{shift.registered_name()}",
             clients=seen(self.clients),
             client_tests=None if self.client_tests is None else seen(self.client_tests),
-            test=replace(self.test, mechanism=shift.for_test(setting)),
+            test=replace(self.test, mechanism=shift.for_test(population)),
         )
 
     def augmented(self, *augmentations: str | Mapping[str, Any] | Augmentation | Callable[..., Any]) -> Federation:
@@ -192,8 +192,8 @@ class Federation:
         """
         chosen = parse_augmentations(augmentations)
         for augmentation in chosen:
-            for dataset in {id(shard.dataset): shard.dataset for shard in self.clients}.values():
-                augmentation.check(dataset)
+            for examples in {id(shard.pool): shard.pool for shard in self.clients}.values():
+                augmentation.check(examples)
         clients = tuple(replace(shard, augmentations=chosen) for shard in self.clients)
         clients[0].batch(slice(2), numpy_stream(0, "trial"))  # before training, where a mistake would be each client's
         return replace(self, clients=clients)
@@ -204,7 +204,7 @@ class Federation:
         for shard in (*self.clients, *(self.client_tests or ()), self.test):
             digest.update(len(shard).to_bytes(8, "little"))
             digest.update(shard.indices.tobytes() + shard.targets.tobytes())
-            first = taken(shard.dataset.inputs, shard.indices[:1])
+            first = taken(shard.pool.inputs, shard.indices[:1])
             for rows in first.values() if isinstance(first, Mapping) else [first]:
                 digest.update(rows.tobytes())
             if shard.mechanism is not None:
@@ -219,7 +219,7 @@ class Federation:
         examples = sum(map(len, self.clients))
         return (
             f"Federation('{self.name}': {len(self)} clients with {examples} examples, {len(self.test)} test examples, "
-            f"{kind_of_targets(self.test.dataset)}, shape {self.shape})"
+            f"{kind_of_targets(self.test.pool)}, shape {self.shape})"
         )
 
     def _repr_html_(self) -> str:
@@ -231,20 +231,20 @@ class Federation:
         return f"<p>{escape(repr(self))}</p><table><tr>{header}</tr>{''.join(rows)}</table>"
 
 
-def kind_of_targets(dataset: Dataset) -> str:
+def kind_of_targets(examples: Examples) -> str:
     """What is to be learnt, in words."""
-    if dataset.classes:
-        return f"{len(dataset.classes)} classes"
-    return f"{len(dataset.vocabulary)} tokens" if dataset.vocabulary else f"{dataset.outputs} number(s) to predict"
+    if examples.classes:
+        return f"{len(examples.classes)} classes"
+    return f"{len(examples.vocabulary)} tokens" if examples.vocabulary else f"{examples.outputs} number(s) to predict"
 
 
 def _check_disjoint(shards: tuple[Shard, ...]) -> None:
-    """Indices must exist, and within one data set no index may be used twice."""
-    by_dataset: dict[int, list[Shard]] = defaultdict(list)
+    """Indices must exist, and within one pool no index may be used twice."""
+    by_pool: dict[int, list[Shard]] = defaultdict(list)
     for shard in shards:
-        by_dataset[id(shard.dataset)].append(shard)
-    for group in by_dataset.values():
-        size = len(group[0].dataset)
+        by_pool[id(shard.pool)].append(shard)
+    for group in by_pool.values():
+        size = len(group[0].pool)
         indices = np.concatenate([shard.indices for shard in group])
         if indices.min() < 0 or indices.max() >= size:
             raise PartitionError(

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedpace.core import DataError
-from fedpace.data.dataset import Indices
+from fedpace.data.examples import Indices
 from fedpace.data.federation import Federation
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -109,7 +109,7 @@ def save_examples_figure(federation: Federation, path: str | Path) -> None:
     Shown is the first image of a class that a client holds (of very many clients and classes, evenly spaced ones).
     """
     path = _picture_path(path)
-    inputs, shape = federation.test.dataset.inputs, federation.shape
+    inputs, shape = federation.test.pool.inputs, federation.shape
     if isinstance(inputs, Mapping) or inputs.dtype != np.uint8 or isinstance(shape, dict) or shape[0] not in (1, 3):
         raise DataError(f"'{federation.name}': expected images with 1 or 3 channels, found shape {federation.shape}")
     clients, classes = _evenly(len(federation), MOST_PICTURES), _evenly(len(federation.classes), MOST_PICTURES)

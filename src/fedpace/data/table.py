@@ -23,11 +23,11 @@ class Schema:
     All columns are n × 1. Categories are int64 codes of their values, and -1 is missing; all others are float32
     numbers, and NaN is missing. A table is encoded as numbers when it is dealt (:class:`fedpace.data.Encoding`).
 
-    >>> from fedpace.data import Data, Dataset
+    >>> from fedpace.data import Data, Examples
     >>> age = np.array([[40], [50], [np.nan], [60], [45]], np.float32)
     >>> sex = np.array([[0], [1], [0], [-1], [1]])
     >>> schema = Schema({"sex": ("female", "male")})
-    >>> patients = Dataset({"age": age, "sex": sex}, np.array([0, 1, 1, 0, 1]), ("healthy", "ill"), schema=schema)
+    >>> patients = Examples({"age": age, "sex": sex}, np.array([0, 1, 1, 0, 1]), ("healthy", "ill"), schema=schema)
     >>> Data("patients", patients).partition("iid", clients=1, test_share=0.2, seed=2).encoding.columns
     ('age', 'age missing', 'sex=female', 'sex=male', 'sex missing')
     """

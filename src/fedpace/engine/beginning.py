@@ -24,19 +24,19 @@ def task_of(federation: Federation, task: Task | None = None) -> Task:
     >>> task_of(load("diabetes").partition("iid", clients=2))
     Regression(error='squared', delta=1.0)
     """
-    dataset = federation.test.dataset
+    examples = federation.test.pool
     if task is None:
-        if dataset.classes:
+        if examples.classes:
             task = Classification()
-        elif dataset.vocabulary:
+        elif examples.vocabulary:
             task = NextToken()
         else:
-            task = Regression() if dataset.targets.dtype.kind == "f" else Multilabel()
+            task = Regression() if examples.targets.dtype.kind == "f" else Multilabel()
     shards = (*federation.clients, *(federation.client_tests or ()), federation.test)
-    for dataset in {id(shard.dataset): shard.dataset for shard in shards}.values():
-        targets = dataset.targets
+    for examples in {id(shard.pool): shard.pool for shard in shards}.values():
+        targets = examples.targets
         rows = targets.padded(task.padding) if isinstance(targets, Ragged) else targets
-        wrong = task.check_targets(torch.from_numpy(rows), dataset.outputs)
+        wrong = task.check_targets(torch.from_numpy(rows), examples.outputs)
         if wrong:
             raise DataError(f"{federation.name}, task '{task.registered_name()}': {wrong}")
     return task

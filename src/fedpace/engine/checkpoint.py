@@ -29,18 +29,18 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def write(self, round: int, tensors: dict[str, Tensor]) -> None:
-        """Save the state after ``round``. On failure the earlier checkpoints are intact."""
-        target = self._folder / f"round-{round:05d}"
+    def write(self, number: int, tensors: dict[str, Tensor]) -> None:
+        """Save the state after round ``number``. On failure the earlier checkpoints are intact."""
+        target = self._folder / f"round-{number:05d}"
         try:
             with folder_written_aside(target) as aside:
                 data = save({name: devices.to_host(tensor).contiguous() for name, tensor in tensors.items()})
                 (aside / "state.safetensors").write_bytes(data)
-                description = {"round": round, "sha256": sha256(data).hexdigest()}
+                description = {"round": number, "sha256": sha256(data).hexdigest()}
                 (aside / "state.json").write_text(json.dumps(description))
         except OSError as error:
             raise RunFolderError(
-                f"{self._folder}: checkpoint of round {round} could not be written ({os.strerror(error.errno or 0)}); "
+                f"{self._folder}: checkpoint of round {number} could not be written ({os.strerror(error.errno or 0)}); "
                 f"the earlier one is intact{advice(error)}"
             ) from error
         for old in self._complete()[KEPT:]:

@@ -15,7 +15,7 @@ class Cohort(Settings):
     The last ``late`` clients are drawn from the round ``joins`` on, or never: fractions and numbers are of the others
     until then. Personalised methods measure them all along, others with ``measuring.clients = "all"``.
 
-    >>> Cohort(number=2).sample(5, seed=0, round=3) == Cohort(number=2).sample(5, seed=0, round=3)
+    >>> Cohort(number=2).sample(5, seed=0, round_number=3) == Cohort(number=2).sample(5, seed=0, round_number=3)
     True
     """
 
@@ -36,23 +36,23 @@ class Cohort(Settings):
             raise ValueError("joins is the round of the late clients: expected late above 0 beside it")
         return self
 
-    def size(self, clients: int, round: int = 0) -> int:
+    def size(self, clients: int, round_number: int = 0) -> int:
         """Number of participants."""
-        there = self._there(clients, round)
+        there = self._there(clients, round_number)
         if self.number is not None and self.number > there:
             raise ConfigError(f"cohort.number: {self.number} clients are to be sampled, but there are only {there}")
         return self.number or ceil((self.fraction or 1.0) * there - 1e-9)
 
-    def sample(self, clients: int, *, seed: int, round: int) -> list[int]:
+    def sample(self, clients: int, *, seed: int, round_number: int) -> list[int]:
         """The participants of a round, in ascending order."""
-        size, there = self.size(clients, round), self._there(clients, round)
+        size, there = self.size(clients, round_number), self._there(clients, round_number)
         if size == there:
             return list(range(there))
-        drawn = numpy_stream(seed, "cohort", round).choice(there, size, replace=False)
+        drawn = numpy_stream(seed, "cohort", round_number).choice(there, size, replace=False)
         return sorted(int(client) for client in drawn)
 
-    def _there(self, clients: int, round: int) -> int:
+    def _there(self, clients: int, round_number: int) -> int:
         """How many clients may be sampled, the first ones."""
         if self.late >= clients:
             raise ConfigError(f"cohort.late: expected fewer than all {clients} clients, found {self.late}")
-        return clients if self.joins is not None and round >= self.joins else clients - self.late
+        return clients if self.joins is not None and round_number >= self.joins else clients - self.late

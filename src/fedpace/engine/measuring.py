@@ -29,9 +29,9 @@ class Measuring(Settings):
     clients: Literal["cohort", "all"] = "cohort"
     pairwise: int = Field(32, ge=0)
 
-    def due(self, round: int, rounds: int) -> bool:
+    def due(self, number: int, rounds: int) -> bool:
         """Whether a round is measured; the last one always is."""
-        return (round + 1) % self.every == 0 or round + 1 == rounds
+        return (number + 1) % self.every == 0 or number + 1 == rounds
 
     def turns(self, federation: Federation, cohort: Sequence[int], state: Callable[[int], Tensors]) -> list[Turn]:
         """The test set in chunks, then one turn per client, with the ``state`` that this client keeps."""

@@ -34,24 +34,24 @@ class ClientStates:
             return self._memory.get(client, {})
         return load(self._path(client, self._files[client][-1][0]).read_bytes())
 
-    def keep(self, client: int, round: int, state: Tensors) -> None:
-        """Take a copy of what a client wants to keep after ``round``."""
+    def keep(self, client: int, number: int, state: Tensors) -> None:
+        """Take a copy of what a client wants to keep after round ``number``."""
         if self._folder is None:
             self._memory[client] = {name: devices.to_host(tensor).clone() for name, tensor in state.items()}
             return
         data = save({name: devices.to_host(tensor).contiguous() for name, tensor in state.items()})
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._path(client, round).write_bytes(data)
+            self._path(client, number).write_bytes(data)
         except OSError as error:
             raise RunFolderError(
                 f"{self._folder}: the state of client {client} could not be written ({error.strerror}); "
                 f"the last checkpoint is intact{advice(error)}"
             ) from error
-        files = [file for file in self._files.get(client, []) if file[0] < round]  # a second exchange of the round
-        while len(files) > 1 and files[1][0] <= round - KEPT:  # no checkpoint refers to it any more
+        files = [file for file in self._files.get(client, []) if file[0] < number]  # a second exchange of the round
+        while len(files) > 1 and files[1][0] <= number - KEPT:  # no checkpoint refers to it any more
             self._path(client, files.pop(0)[0]).unlink(missing_ok=True)
-        self._files[client] = [*files, (round, crc32(data))]
+        self._files[client] = [*files, (number, crc32(data))]
 
     def index(self) -> dict[str, Tensor]:
         """For a checkpoint: client, round and checksum of each state, or without a folder nothing."""
@@ -60,20 +60,20 @@ class ClientStates:
 
     def holds(self, tensors: Tensors) -> bool:
         """Whether every file that a checkpoint lists is there and whole."""
-        paths = [(self._path(client, round), checksum) for client, round, checksum in _rows(tensors)]
+        paths = [(self._path(client, number), checksum) for client, number, checksum in _rows(tensors)]
         return all(path.is_file() and crc32(path.read_bytes()) == checksum for path, checksum in paths)
 
     def restore(self, tensors: Tensors) -> None:
         """Go back to the states of a checkpoint; older files are remembered only to be removed in their time."""
-        for client, round, checksum in _rows(tensors):
+        for client, number, checksum in _rows(tensors):
             rounds = sorted(
                 int(path.stem.split("-")[1]) for path in self._path(client, 0).parent.glob(f"{client:05d}-*")
             )
-            self._files[client] = [*((older, 0) for older in rounds if older < round), (round, checksum)]
+            self._files[client] = [*((older, 0) for older in rounds if older < number), (number, checksum)]
 
-    def _path(self, client: int, round: int) -> Path:
+    def _path(self, client: int, number: int) -> Path:
         assert self._folder is not None
-        return self._folder / f"{client:05d}-{round:05d}.safetensors"
+        return self._folder / f"{client:05d}-{number:05d}.safetensors"
 
 
 def _rows(tensors: Tensors) -> list[tuple[int, int, int]]:

@@ -109,7 +109,7 @@ class Training:
             guard=plan.guard,
             buffer_policy=plan.buffers,
             pairwise=plan.measuring.pairwise,
-            half=plan.local.server_half(layout, len(federation)),
+            server_side=plan.local.server_side(layout, len(federation)),
             ruled=plan.local.ruled(layout),
         )
         if execution.secure:
@@ -179,7 +179,7 @@ class Training:
 
     def round(self, number: int) -> RoundRecord:
         """One round, and how good the model is after it."""
-        cohort = self.plan.cohort.sample(len(self.federation), seed=self.plan.seed, round=number)
+        cohort = self.plan.cohort.sample(len(self.federation), seed=self.plan.seed, round_number=number)
         report, seconds = self._converse(number, cohort)
         start = perf_counter()
         measured = self._evaluate(number, cohort)
@@ -256,7 +256,7 @@ class Training:
     def _evaluate(self, number: int, cohort: Sequence[int]) -> dict[str, Any]:
         if not self.plan.measuring.due(number, self.plan.rounds):
             return {}
-        personal, half = self.plan.local.personal, self.server.half
+        personal, server_side = self.plan.local.personal, self.server.server_side
         if not personal:
             turns = self.plan.measuring.turns(self.federation, cohort, self._state)
         else:
@@ -267,7 +267,7 @@ class Training:
                     self._seed("evaluation", number, client),
                     on="client_test",
                     state=self._state(client),
-                    extras={} if half is None else half.sends_to(client),
+                    extras={} if server_side is None else server_side.sends_to(client),
                 )
                 for client in range(len(self.federation))
             ]

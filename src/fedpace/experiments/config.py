@@ -258,8 +258,8 @@ class RunConfig(Settings):
         (10, 4)
         """
 
-        def moved(round: int) -> int:
-            return round * rounds // self.rounds
+        def moved(number: int) -> int:
+            return number * rounds // self.rounds
 
         changes: dict[str, Any] = {"rounds": rounds}
         if self.cohort.joins is not None:

@@ -29,7 +29,7 @@ class APFL(Personal):
     * ``pfllib``: w −= lr∇L(w); v −= lr∇L(v); then α −= lr(⟨v − w, α∇L(v) + (1 − α)∇L(w)⟩ + 0.02α). After the last
       batch v becomes v̄, and the client answers with v.
 
-    α stays within [0, 1] and begins at ``alpha`` (1 in PFLlib; usually 0.5). Other optimisers than plain SGD step along
+    α stays within [0, 1] and begins at ``alpha`` (1 in PFLlib; usually 0.5). Other optimizers than plain SGD step along
     the same gradients; α's own steps are always lr times its slope. The personal model has statistics of its own.
     Keeps: v, its statistics, α. Travels: w, each way. Cost: twice FedAvg's.
     """

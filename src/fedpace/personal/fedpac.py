@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from fedpace.client import Context, Loss, methods
 from fedpace.client.evaluation import in_order
-from fedpace.core import Inputs, Layout, ServerHalf, Tensors, Update, Weights, devices
+from fedpace.core import Inputs, Layout, ServerSide, Tensors, Update, Weights, devices
 from fedpace.data import Shard
 from fedpace.personal._head import head_layer, with_features
 from fedpace.personal.fedrep import FedRep
@@ -93,7 +93,7 @@ class FedPAC(FedRep):
 
         return loss
 
-    def server_half(self, layout: Layout, population: int) -> ServerHalf:
+    def server_side(self, layout: Layout, population: int) -> ServerSide:
         """Prototypes, and a head for each client that took part."""
         return _Heads(layout.own, self.prototype_weights)
 
@@ -113,7 +113,7 @@ def _class_sums(shard: Shard, context: Context) -> tuple[Tensor, Tensor]:
     return sums, squares
 
 
-class _Heads(ServerHalf):
+class _Heads(ServerSide):
     """Remembers the prototypes (a row of NaN where no client had the class) and each client's combined head."""
 
     def __init__(self, head: Layout, prototype_weights: str) -> None:

@@ -19,7 +19,7 @@ from fedpace.personal._personal import Personal, Predictor
 class PerFedAvg(Personal):
     """Training for what the model is after one step on a client's data (Fallah et al., 2020), to first order.
 
-    With two batches x₁ and x₂: φ = θᵢ − α∇L(θᵢ; x₁), then a step of the optimiser along ∇L(φ; x₂). A client answers
+    With two batches x₁ and x₂: φ = θᵢ − α∇L(θᵢ; x₁), then a step of the optimizer along ∇L(φ; x₂). A client answers
     with θ after one such step φ on a random batch of its training examples, and statistics as they were before it.
 
     Parameters: ``alpha``, by default ``lr``; ``passes``, how often a round goes through all its epochs (2 in PFLlib,

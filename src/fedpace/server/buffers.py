@@ -1,4 +1,4 @@
-"""What happens to buffers (BatchNorm statistics) when models are averaged. No rule, mask or optimiser touches them."""
+"""What happens to buffers (BatchNorm statistics) when models are averaged. No rule, mask or optimizer touches them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedpace.core import Buffers, ClientError, ServerHalf, Settings, Update
+from fedpace.core import Buffers, ClientError, ServerSide, Settings, Update
 
 
 class Guard(Settings):
@@ -20,7 +20,7 @@ class Guard(Settings):
     nonfinite: Literal["drop_client", "raise", "zero_coord"] = "drop_client"
 
     def reason_to_drop(
-        self, update: Update, size: int, buffers: Buffers | None = None, half: ServerHalf | None = None
+        self, update: Update, size: int, buffers: Buffers | None = None, server_side: ServerSide | None = None
     ) -> str | None:
         """Why this update cannot be used, or ``None``; with ``zero_coord`` its vector is mended in place."""
         if update.failure:
@@ -31,7 +31,7 @@ class Guard(Settings):
             return f"wrong shape: expected {size} coordinates, found {tuple(update.vector.shape)}"
         if update.buffers is not None and buffers is not None and not update.buffers.fits(buffers):
             return "wrong shape: its buffers do not fit the model's"
-        if half is not None and not half.fits(update.extras):
+        if server_side is not None and not server_side.fits(update.extras):
             return "wrong shape: what it sent along does not fit what the server expects"
         finite = all(map(_is_finite, (update.vector, *update.extras.values())))
         if update.buffers is not None and not _is_finite(update.buffers.floats):

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from torch import Tensor
 
 from fedpace.core import Buffers, RoundReport, SearchReport, Similarity, Tensors, Update, derive
-from fedpace.server.annealing import Annealing, Path
+from fedpace.server.annealing import Annealing, SeedPath
 from fedpace.server.schedule import Exchange
 from fedpace.server.server import ExchangeReport, Server
 from fedpace.server.sums import Collected, Weighing
@@ -47,7 +47,7 @@ class AskProbes(Question[Iterable[Update]]):
     """
 
     search: Annealing
-    paths: Sequence[Path]
+    paths: Sequence[SeedPath]
 
 
 @dataclass
@@ -151,8 +151,10 @@ class Round:
             yield kept
 
     def _exchange(self, number: int, exchange: Exchange) -> Iterator[Ask]:
-        extras, half = self._server.extras(exchange), self._server.half
-        own: dict[int, Tensors] = {} if half is None else {client: half.sends_to(client) for client in self._cohort}
+        extras, server_side = self._server.extras(exchange), self._server.server_side
+        own: dict[int, Tensors] = (
+            {} if server_side is None else {client: server_side.sends_to(client) for client in self._cohort}
+        )
         asked = (self._cohort, *self._model, number, exchange, extras, lambda client: own.get(client, {}))
         if self._secure:
             sums = AskSums(*asked, self._server.weighing(exchange))

@@ -18,7 +18,7 @@ from fedpace.core import (
     Dropped,
     Layout,
     SearchReport,
-    ServerHalf,
+    ServerSide,
     Similarity,
     Tensors,
     Update,
@@ -26,7 +26,7 @@ from fedpace.core import (
     weight_of,
     with_prefix,
 )
-from fedpace.server.annealing import Annealing, Path
+from fedpace.server.annealing import Annealing, SeedPath
 from fedpace.server.buffers import BufferPolicy, BufferStream
 from fedpace.server.guard import Guard
 from fedpace.server.monitor import Monitor
@@ -64,9 +64,9 @@ class ExchangeReport:
 class Server:
     """θ, the buffers, and everything that the server remembers from round to round.
 
-    ``half`` is the server's half of the clients' work, where it has one; ``ruled`` is the part of the layout that the
+    ``server_side`` is that of the clients' work, where it has one; ``ruled`` is the part of the layout that the
     stages' rules aggregate, usually all. Whatever is as long as the model lies where ``vector`` does, the
-    half on the host.
+    server's side on the host.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Server:
         guard: Guard | None = None,
         buffer_policy: BufferPolicy = "weighted_mean",
         pairwise: int = 32,
-        half: ServerHalf | None = None,
+        server_side: ServerSide | None = None,
         ruled: Layout | None = None,
     ) -> None:
         self.layout = layout
@@ -92,7 +92,7 @@ class Server:
         self.buffer_policy = buffer_policy
         self.pairwise = pairwise
         self.pruner = Pruner(schedule.pruning, layout, vector.device) if schedule.pruning is not None else None
-        self.half = half
+        self.server_side = server_side
         self._optimizer: Tensors = {}
         self._agreement: Tensor | None = None  # what the pace remembers
         self._frozen: Tensor | None = None
@@ -100,7 +100,7 @@ class Server:
 
     def search(
         self, search: Annealing, seed: int
-    ) -> Generator[Sequence[Path], Iterator[list[Update]], SearchReport | None]:
+    ) -> Generator[Sequence[SeedPath], Iterator[list[Update]], SearchReport | None]:
         """Let a search find a point, and move θ there; see :data:`fedpace.server.annealing.Search`."""
         before = self.vector
         self.vector, report = yield from search.search(self.vector, self.layout, seed)
@@ -111,7 +111,7 @@ class Server:
         """What goes to clients along with θ: the memory of their algorithm, and a pace once a round was seen."""
         if exchange.sends == "gradient":
             return {}
-        memory = {} if self.half is None else self.half.sends()
+        memory = {} if self.server_side is None else self.server_side.sends()
         sent = {name: tensor.clone() for name, tensor in memory.items()}  # it learns while clients still train
         if exchange.pace is not None and self._agreement is not None:
             sent["pace"] = exchange.pace.of(self._agreement)
@@ -124,7 +124,7 @@ class Server:
     ) -> ExchangeReport:
         """Aggregate the updates of at most ``clients`` clients and take one step; ``accepted`` hears of each."""
         report = ExchangeReport()
-        half = self.half if exchange.sends == "update" else None
+        server_side = self.server_side if exchange.sends == "update" else None
         with devices.placed(self._device):
             stream = Parts(exchange.rule, self.layout, self.ruled, clients)
             monitor = Monitor(self.layout, clients, exchange.sends, stream.signs, self.pairwise, stream.rows)
@@ -136,13 +136,13 @@ class Server:
         losses, frozen = [], self.frozen
         for update in updates:
             report.answered += update.failure is None
-            reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers, half)
+            reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers, server_side)
             if reason is not None or update.vector is None:
                 self._drop(update, reason or "empty", report)
                 continue
             accepted(update)
-            if half is not None:
-                half.learn(replace(update, extras=devices.moved(update.extras, devices.HOST)))
+            if server_side is not None:
+                server_side.learn(replace(update, extras=devices.moved(update.extras, devices.HOST)))
                 report.extras += sum(tensor.numel() for tensor in update.extras.values())
                 report.extras -= frozen * sum(tensor.numel() == self.layout.size for tensor in update.extras.values())
             weight = weight_of(update.examples, exchange.weights)
@@ -158,8 +158,8 @@ class Server:
         if not losses:
             log.warning("no client's update could be used: the model stays as it is")
             return report
-        if half is not None:
-            half.finish()
+        if server_side is not None:
+            server_side.finish()
         report.train_loss = sum(losses) / len(losses)
         if exchange.pace is not None and agreement is not None:
             latest = agreement.finish()[1]
@@ -181,7 +181,7 @@ class Server:
     ) -> ExchangeReport:
         """Take one step from the sums of at most ``clients`` updates, none of which the server has seen.
 
-        What no client moved is told from its sums: both are zero. (So they are where updates cancel out exactly.)
+        Both sums are zero where no client moved. (So they are where updates cancel out exactly.)
         """
         report = ExchangeReport(train_loss=collected.train_loss, clipped=collected.clipped, extras=collected.numbers)
         for update in collected.clients:
@@ -216,8 +216,8 @@ class Server:
     def check_sums(self, clients: int) -> None:
         """Refuse a run for which sums over ``clients`` clients are too little to see, or too much."""
         check_schedule(self.schedule, clients)
-        if self.half is not None:
-            raise ConfigError("secure aggregation: the server's half of this client work learns from each update alone")
+        if self.server_side is not None:
+            raise ConfigError("secure aggregation: the server's side of this client work learns from each update alone")
         if self.ruled.size != self.layout.size:
             raise ConfigError("secure aggregation: expected one weighting of the whole model, found a part by samples")
         if self.buffer_policy == "first":
@@ -294,8 +294,8 @@ class Server:
             "buffers.integers": self.buffers.integers,
         }
         tensors |= {f"optimizer.{name}": tensor for name, tensor in sorted(self._optimizer.items())}
-        if self.half is not None:
-            tensors |= {f"memory.{name}": tensor for name, tensor in self.half.memory.items()}
+        if self.server_side is not None:
+            tensors |= {f"memory.{name}": tensor for name, tensor in self.server_side.memory.items()}
         if self._agreement is not None:
             tensors["agreement"] = self._agreement
         if self._frozen is not None:
@@ -306,8 +306,8 @@ class Server:
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Continue from a checkpoint."""
-        if self.half is not None:
-            self.half.memory = with_prefix("memory.", tensors)
+        if self.server_side is not None:
+            self.server_side.memory = with_prefix("memory.", tensors)
         tensors = devices.moved(tensors, self._device)
         self.vector = tensors["vector"]
         self.buffers = Buffers(tensors["buffers.floats"], tensors["buffers.integers"])

@@ -1,12 +1,12 @@
 import numpy as np
 
 
-def counts(dataset, hands):
+def counts(examples, hands):
     """Examples by client and class."""
-    return np.stack([np.bincount(dataset.labels[hand], minlength=len(dataset.classes)) for hand in hands])
+    return np.stack([np.bincount(examples.labels[hand], minlength=len(examples.classes)) for hand in hands])
 
 
-def shares(dataset, hands):
+def shares(examples, hands):
     """Each client's share of each class."""
-    counted = counts(dataset, hands)
+    counted = counts(examples, hands)
     return counted / counted.sum(axis=0)

@@ -30,15 +30,17 @@ def test_sizes_are_equal_and_everything_is_dealt_at_any_alpha(seed, labels, clie
 @given(seed=seeds)
 @settings(max_examples=20, deadline=None)
 def test_small_alpha_is_near_one_class_per_client(seed):
-    dataset = toy(np.arange(2000) % 10)  # two clients use up a class
-    found = counts(dataset, DirichletHsu(clients=20, alpha=1e-3).assign(dataset, numpy_stream(seed)).train)
+    examples = toy(np.arange(2000) % 10)  # two clients use up a class
+    found = counts(examples, DirichletHsu(clients=20, alpha=1e-3).assign(examples, numpy_stream(seed)).train)
     assert (found.max(axis=1) / 100).mean() > 0.95
 
 
 def test_skew_falls_as_alpha_grows():
-    dataset = toy(np.arange(4000) % 10)
+    examples = toy(np.arange(4000) % 10)
     largest = [
-        counts(dataset, DirichletHsu(clients=10, alpha=alpha).assign(dataset, numpy_stream(0)).train).max(axis=1).mean()
+        counts(examples, DirichletHsu(clients=10, alpha=alpha).assign(examples, numpy_stream(0)).train)
+        .max(axis=1)
+        .mean()
         for alpha in (0.1, 1, 10, 100, 1e6)
     ]
     assert largest == sorted(largest, reverse=True)
@@ -46,8 +48,8 @@ def test_skew_falls_as_alpha_grows():
 
 
 def test_the_prior_is_the_share_of_each_class():
-    dataset = toy(np.repeat([0, 1, 2], [6000, 3000, 1000]))
-    found = counts(dataset, DirichletHsu(clients=5, alpha=1e6).assign(dataset, numpy_stream(0)).train)
+    examples = toy(np.repeat([0, 1, 2], [6000, 3000, 1000]))
+    found = counts(examples, DirichletHsu(clients=5, alpha=1e6).assign(examples, numpy_stream(0)).train)
     assert np.abs(found / 2000 - [0.6, 0.3, 0.1]).max() < 0.05
 
 

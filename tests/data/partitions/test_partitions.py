@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpace.core import ConfigError, PartitionError, numpy_stream
-from fedpace.data import Dirichlet, Iid, LeaveOneDomainOut, Partition, Practical, Shards, load, partitions
+from fedpace.data import Dirichlet, Iid, LeaveOneDomainOut, Partition, Practical, SortedShards, load, partitions
 from fedpace.data.partitions import ClientsPartition, DirichletHsu
 from fedpace.data.partitions.dirichlet import largest_remainders
 
@@ -18,9 +18,9 @@ clients = st.integers(1, 6)
 seeds = st.integers(0, 2**32)
 
 
-def make(name, clients, dataset):
+def make(name, clients, examples):
     """With parameters at which every partition succeeds."""
-    wanted = {"alpha": 100.0, "beta": 100.0, "min_size": 2, "classes_per_client": len(set(dataset.labels))}
+    wanted = {"alpha": 100.0, "beta": 100.0, "min_size": 2, "classes_per_client": len(set(examples.labels))}
     cls = partitions.get(name)
     if issubclass(cls, ClientsPartition):
         wanted["clients"] = clients
@@ -40,16 +40,16 @@ def all_parts(assignment):
 @given(labels=labels, clients=clients, seed=seeds)
 @settings(max_examples=30, deadline=None)
 def test_every_example_is_used_exactly_once(name, labels, clients, seed):
-    dataset = with_domains(labels)
-    assignment = make(name, clients, dataset).assign(dataset, numpy_stream(seed))
+    examples = with_domains(labels)
+    assignment = make(name, clients, examples).assign(examples, numpy_stream(seed))
     assert sorted(np.concatenate(all_parts(assignment))) == list(range(len(labels)))
     assert min(map(len, all_parts(assignment))) > 0
 
 
 @pytest.mark.parametrize("name", partitions.names())
 def test_same_stream_same_split(name):
-    dataset = with_domains(np.arange(300) % 5)
-    one, two = (all_parts(make(name, 3, dataset).assign(dataset, numpy_stream(7))) for _ in range(2))
+    examples = with_domains(np.arange(300) % 5)
+    one, two = (all_parts(make(name, 3, examples).assign(examples, numpy_stream(7))) for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
 
 
@@ -62,9 +62,9 @@ def test_every_partition_succeeds_on_ten_classes_with_its_defaults(name):
     "name", [name for name in partitions.names() if issubclass(partitions.get(name), ClientsPartition)]
 )
 def test_more_clients_than_examples_is_an_error(name):
-    dataset = with_domains(np.arange(19) % 5)
+    examples = with_domains(np.arange(19) % 5)
     with pytest.raises(PartitionError, match=r"20 clients .* found 19; use fewer clients"):
-        make(name, 20, dataset).assign(dataset, numpy_stream(0))
+        make(name, 20, examples).assign(examples, numpy_stream(0))
 
 
 @pytest.mark.parametrize(
@@ -96,18 +96,18 @@ def test_iid_sizes_are_equal():
 
 @pytest.mark.parametrize("cls", [Dirichlet, DirichletHsu, Practical])
 def test_large_alpha_is_near_uniform(cls):
-    dataset = toy(np.arange(40000) % 5)
-    hands = cls(clients=4, alpha=1e6).assign(dataset, numpy_stream(1)).train
+    examples = toy(np.arange(40000) % 5)
+    hands = cls(clients=4, alpha=1e6).assign(examples, numpy_stream(1)).train
     # PFLlib's cap leaves the last class to those who have room, so it is judged on the classes before.
-    assert np.abs(shares(dataset, hands)[:, :4] - 0.25).max() < 0.02
+    assert np.abs(shares(examples, hands)[:, :4] - 0.25).max() < 0.02
 
 
 @given(seed=seeds)
 @settings(max_examples=20, deadline=None)
 def test_small_alpha_gives_each_class_to_one_client(seed):
-    dataset = toy(np.arange(2000) % 10)
-    hands = Dirichlet(clients=5, alpha=1e-3, min_size=1).assign(dataset, numpy_stream(seed)).train
-    assert shares(dataset, hands).max(axis=0).mean() > 0.8
+    examples = toy(np.arange(2000) % 10)
+    hands = Dirichlet(clients=5, alpha=1e-3, min_size=1).assign(examples, numpy_stream(seed)).train
+    assert shares(examples, hands).max(axis=0).mean() > 0.8
 
 
 @pytest.mark.parametrize("cls", [Dirichlet, DirichletHsu])
@@ -137,16 +137,16 @@ def test_largest_remainders_sum_to_the_total_and_stay_within_one(weights, total)
 @given(seed=seeds, k=st.integers(1, 5))
 @settings(max_examples=30, deadline=None)
 def test_shards_give_at_most_k_classes_where_they_fit(seed, k):
-    dataset = toy(np.arange(600) % 10)  # 10 clients × k shards: k per class
-    hands = Shards(clients=10, classes_per_client=k).assign(dataset, numpy_stream(seed)).train
-    assert max(len(set(dataset.labels[hand])) for hand in hands) <= k
+    examples = toy(np.arange(600) % 10)  # 10 clients × k shards: k per class
+    hands = SortedShards(clients=10, classes_per_client=k).assign(examples, numpy_stream(seed)).train
+    assert max(len(set(examples.labels[hand])) for hand in hands) <= k
     assert {len(hand) for hand in hands} == {60}
 
 
 def test_a_shard_that_straddles_two_classes_adds_one():
-    dataset = toy(np.repeat([0, 1, 2], [30, 50, 40]))
-    hands = Shards(clients=4, classes_per_client=2).assign(dataset, numpy_stream(0)).train
-    assert max(len(set(dataset.labels[hand])) for hand in hands) <= 4
+    examples = toy(np.repeat([0, 1, 2], [30, 50, 40]))
+    hands = SortedShards(clients=4, classes_per_client=2).assign(examples, numpy_stream(0)).train
+    assert max(len(set(examples.labels[hand])) for hand in hands) <= 4
     assert {len(hand) for hand in hands} == {30}
 
 
@@ -169,7 +169,7 @@ def test_shards_that_cannot_be_dealt_are_one_line(parameters, message):
 @pytest.mark.parametrize(("held_out", "expected"), [(None, "plain"), ("rotated", "rotated")])
 def test_leave_one_domain_out_tests_on_the_domain_that_no_client_has(held_out, expected):
     federation = load("digit_domains").partition("leave_one_domain_out", held_out=held_out)
-    pool = federation.test.dataset
+    pool = federation.test.pool
     assert len(federation) == 3
     assert expected not in federation.client_names
     for name, shard in zip((*federation.client_names, expected), (*federation.clients, federation.test), strict=True):

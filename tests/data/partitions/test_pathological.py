@@ -13,9 +13,9 @@ SIZES = ("balanced", "unbalanced")
 seeds = st.integers(0, 2**32)
 
 
-def dealt(dataset, clients, k, sizes="balanced", seed=0):
+def dealt(examples, clients, k, sizes="balanced", seed=0):
     partition = Pathological(clients=clients, classes_per_client=k, sizes=sizes)
-    return counts(dataset, partition.assign(dataset, numpy_stream(seed)).train)
+    return counts(examples, partition.assign(examples, numpy_stream(seed)).train)
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -23,8 +23,8 @@ def dealt(dataset, clients, k, sizes="balanced", seed=0):
 @settings(max_examples=80, deadline=None)
 def test_every_class_has_owners_and_no_client_more_than_k_classes(sizes, seed, classes, clients, k):
     assume(k <= classes <= clients * k)
-    dataset = toy(np.arange(50 * classes) % classes)
-    found = dealt(dataset, clients, k, sizes, seed)
+    examples = toy(np.arange(50 * classes) % classes)
+    found = dealt(examples, clients, k, sizes, seed)
     assert (found.sum(axis=0) == 50).all()
     owned = (found > 0).sum(axis=1)
     assert owned.min() >= 1
@@ -75,10 +75,10 @@ def test_unbalanced_shares_are_a_tenth_to_all_of_an_equal_one_and_the_last_owner
     ],
 )
 def test_unbalanced_shares_have_pfllibs_lower_bound(examples, clients, classes, low, high):
-    dataset = toy(np.arange(examples) % classes)
+    pool = toy(np.arange(examples) % classes)
     drawn = set()
     for seed in range(60):
-        found = dealt(dataset, clients, 2, "unbalanced", seed)
+        found = dealt(pool, clients, 2, "unbalanced", seed)
         for column in found.T:
             drawn |= set(column[column > 0][:-1].tolist())
     assert (min(drawn), max(drawn)) == (low, high - 1)
@@ -104,10 +104,10 @@ def test_unbalanced_sizes_depend_on_the_seed_and_owners_do_not():
 @given(seed=seeds, labels=st.lists(st.integers(0, 7), min_size=20, max_size=60), clients=st.integers(1, 10))
 @settings(max_examples=50, deadline=None)
 def test_classes_with_fewer_examples_than_owners_are_dealt_too(sizes, seed, labels, clients):
-    dataset = toy(labels, classes=9)
+    examples = toy(labels, classes=9)
     k = len(set(labels))
     assume(len(labels) >= clients * k)
-    assert dealt(dataset, clients, k, sizes, seed).sum() == len(labels)
+    assert dealt(examples, clients, k, sizes, seed).sum() == len(labels)
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ seeds = st.integers(0, 2**32)
 )
 @settings(max_examples=60, deadline=None)
 def test_who_holds_an_equal_part_gets_no_further_class(seed, labels, clients, alpha):
-    dataset = toy(labels, classes=12)
+    examples = toy(labels, classes=12)
     found = counts(
-        dataset, Practical(clients=clients, alpha=alpha, min_size=10).assign(dataset, numpy_stream(seed)).train
+        examples, Practical(clients=clients, alpha=alpha, min_size=10).assign(examples, numpy_stream(seed)).train
     )
     before = np.cumsum(found, axis=1) - found
     assert not found[before >= len(labels) / clients].any()
@@ -31,24 +31,24 @@ def test_who_holds_an_equal_part_gets_no_further_class(seed, labels, clients, al
 
 @pytest.mark.parametrize(("min_size", "enough"), [(40, 40), (10**6, 60)])
 def test_every_client_has_min_size_or_half_of_an_equal_part(min_size, enough):
-    dataset = toy(np.arange(600) % 10)
+    examples = toy(np.arange(600) % 10)
     for seed in range(20):
-        hands = Practical(clients=5, alpha=0.1, min_size=min_size).assign(dataset, numpy_stream(seed)).train
+        hands = Practical(clients=5, alpha=0.1, min_size=min_size).assign(examples, numpy_stream(seed)).train
         assert min(map(len, hands)) >= enough
 
 
 def test_the_last_client_gets_the_rest_of_each_class():
     """PFLlib's way of rounding: one example of classes of which it hardly has a share."""
-    dataset = toy(np.arange(6000) % 10)
-    deals = [Practical(clients=20).assign(dataset, numpy_stream(seed)).train for seed in range(20)]
-    found = np.mean([counts(dataset, hands) > 0 for hands in deals], axis=0).sum(axis=1)
+    examples = toy(np.arange(6000) % 10)
+    deals = [Practical(clients=20).assign(examples, numpy_stream(seed)).train for seed in range(20)]
+    found = np.mean([counts(examples, hands) > 0 for hands in deals], axis=0).sum(axis=1)
     assert found[-1] > found[:-1].max() + 2
 
 
 def test_skew_falls_as_alpha_grows():
-    dataset = toy(np.arange(6000) % 10)
+    examples = toy(np.arange(6000) % 10)
     largest = [
-        counts(dataset, Practical(clients=10, alpha=alpha).assign(dataset, numpy_stream(0)).train).max(axis=1).mean()
+        counts(examples, Practical(clients=10, alpha=alpha).assign(examples, numpy_stream(0)).train).max(axis=1).mean()
         for alpha in (0.05, 0.5, 5, 500)
     ]
     assert largest == sorted(largest, reverse=True)
@@ -57,9 +57,9 @@ def test_skew_falls_as_alpha_grows():
 @given(seed=seeds)
 @settings(max_examples=10, deadline=None)
 def test_small_alpha_is_near_whole_classes(seed):
-    dataset = toy(np.arange(2000) % 100)
-    hands = Practical(clients=5, alpha=1e-3).assign(dataset, numpy_stream(seed)).train
-    assert shares(dataset, hands).max(axis=0).mean() > 0.95
+    examples = toy(np.arange(2000) % 100)
+    hands = Practical(clients=5, alpha=1e-3).assign(examples, numpy_stream(seed)).train
+    assert shares(examples, hands).max(axis=0).mean() > 0.95
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 5e-324])

@@ -27,8 +27,8 @@ def test_every_client_has_min_size(seed, clients, beta, min_size):
 
 
 def test_sizes_differ_but_labels_do_not():
-    dataset = toy(np.arange(50_000) % 5)
-    found = counts(dataset, Quantity(clients=10).assign(dataset, numpy_stream(0)).train)
+    examples = toy(np.arange(50_000) % 5)
+    found = counts(examples, Quantity(clients=10).assign(examples, numpy_stream(0)).train)
     totals = found.sum(axis=1)
     assert totals.max() > 10 * totals.min()
     large = totals > 1000

@@ -3,15 +3,15 @@ import colorsys
 import numpy as np
 import pytest
 
-from fedpace.data import Coloured, Setting, load
+from fedpace.data import Coloured, Population, load
 from fedpace.data.shifts import Colouring
 from fedpace.data.shifts._noise import noise
 
 N = 20_000
 
 
-def setting(clients, classes=10):
-    return Setting(clients, classes, seed=5)
+def population(clients, classes=10):
+    return Population(clients, classes, seed=5)
 
 
 def hue(pixel):
@@ -32,7 +32,7 @@ def same(one, other):
 def test_a_digit_has_the_hue_of_its_client(clients):
     white = np.full((10, 1, 1, 1), 255, np.uint8)
     for client in range(clients):
-        seen = Coloured(q=1).for_client(client, setting(clients))(white, np.arange(10), np.arange(10))
+        seen = Coloured(q=1).for_client(client, population(clients))(white, np.arange(10), np.arange(10))
         offset = (client + 0.5) / (clients + 1)
         for digit in range(10):
             assert around(hue(seen[digit, 0, 0]), digit / 10 + offset) < 0.003  # 8 bits
@@ -54,14 +54,14 @@ def test_saturation_mixes_with_white(saturation, blue):
 
 
 def test_labels_are_spread_over_the_circle_however_many_classes_there_are():
-    colouring = Coloured(q=1).for_client(0, setting(3, classes=62))
+    colouring = Coloured(q=1).for_client(0, population(3, classes=62))
     hues = colouring.hues(np.arange(62), np.arange(62))
     assert np.allclose((hues - hues[0]) % 1, np.arange(62) / 62)
 
 
 @pytest.mark.parametrize("q", [0.0, 0.3, 0.9, 1.0])
 def test_a_colour_follows_the_label_with_probability_q(q):
-    colouring = Coloured(q=q).for_client(1, setting(4))
+    colouring = Coloured(q=q).for_client(1, population(4))
     labels = np.arange(N) % 10
     by_label = (labels / 10 + colouring.offset) % 1
     follows = same(colouring.hues(labels, np.arange(N)), by_label)
@@ -77,7 +77,7 @@ def test_what_follows_does_not_depend_on_client_or_label():
     follows = np.stack(
         [
             same(made.hues(labels, np.arange(N)), (labels / 10 + made.offset) % 1)
-            for made in (Coloured(q=0.5).for_client(client, setting(4)) for client in range(4))
+            for made in (Coloured(q=0.5).for_client(client, population(4)) for client in range(4))
         ]
     )
     assert (follows == follows[0]).all()
@@ -86,8 +86,8 @@ def test_what_follows_does_not_depend_on_client_or_label():
 
 def offsets(clients, **parameters):
     shift = Coloured(**parameters)
-    own = [shift.for_client(client, setting(clients)).offset for client in range(clients)]
-    return np.array(own), shift.for_test(setting(clients)).offset
+    own = [shift.for_client(client, population(clients)).offset for client in range(clients)]
+    return np.array(own), shift.for_test(population(clients)).offset
 
 
 @pytest.mark.parametrize("clients", [1, 2, 10, 500])
@@ -114,7 +114,7 @@ def test_the_colours_of_the_test_set():
     labels, indices = np.arange(N) % 10, np.arange(N)
     white = np.full((N, 1, 1, 1), 255, np.uint8)
     unseen, chance, grey = (
-        Coloured(test=test).for_test(setting(10)) for test in ("unseen_map", "random_colour", "grey")
+        Coloured(test=test).for_test(population(10)) for test in ("unseen_map", "random_colour", "grey")
     )
     expected = (labels / 10 + 10.5 / 11) % 1
     assert same(unseen.hues(labels, indices), expected).mean() == pytest.approx(0.9, abs=0.01)

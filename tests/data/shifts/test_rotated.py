@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
-from fedpace.data import Rotated, Setting
+from fedpace.data import Population, Rotated
 from fedpace.data.shifts import Rotation
 
 
@@ -42,13 +42,13 @@ def test_images_need_not_be_square():
 
 
 def test_angles_grow_evenly_and_the_test_set_has_its_own():
-    setting = Setting(clients=5, classes=10, seed=0)
-    assert [Rotated().for_client(client, setting).angle for client in range(5)] == [-60, -30, 0, 30, 60]
-    assert Rotated().for_test(setting).angle == 90
+    population = Population(clients=5, classes=10, seed=0)
+    assert [Rotated().for_client(client, population).angle for client in range(5)] == [-60, -30, 0, 30, 60]
+    assert Rotated().for_test(population).angle == 90
     own = Rotated(angles=(0, 40), test_angle=180)
-    assert [own.for_client(client, setting).angle for client in (0, 4)] == [0, 40]
-    assert own.for_test(setting).angle == 180
+    assert [own.for_client(client, population).angle for client in (0, 4)] == [0, 40]
+    assert own.for_test(population).angle == 180
 
 
 def test_a_single_client_has_the_angle_in_the_middle():
-    assert Rotated(angles=(10, 40)).for_client(0, Setting(clients=1, classes=2, seed=0)).angle == 25
+    assert Rotated(angles=(10, 40)).for_client(0, Population(clients=1, classes=2, seed=0)).angle == 25

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from fedpace.core import ConfigError, DataError, PartitionError
-from fedpace.data import Data, Dataset, Federation, Mechanism, Rotated, Setting, Shard, Shift, load, shifts
+from fedpace.data import Data, Examples, Federation, Mechanism, Population, Rotated, Shard, Shift, load, shifts
 
 from ..helpers import toy
 
-SETTING = Setting(clients=5, classes=10, seed=3)
+POPULATION = Population(clients=5, classes=10, seed=3)
 EVERY = pytest.mark.parametrize("name", shifts.names())
 
 
@@ -22,9 +22,9 @@ def batch(n=12, side=9, channels=1, seed=0):
     return images, rng.integers(0, 10, n), rng.permutation(1000)[:n]
 
 
-def mechanisms(name, setting=SETTING):
+def mechanisms(name, population=POPULATION):
     shift = shifts.get(name)()
-    return [shift.for_client(client, setting) for client in range(setting.clients)], shift.for_test(setting)
+    return [shift.for_client(client, population) for client in range(population.clients)], shift.for_test(population)
 
 
 @EVERY
@@ -56,7 +56,7 @@ def test_an_example_looks_the_same_in_every_batch_and_after_pickling(name):
 @EVERY
 @pytest.mark.parametrize("clients", [1, 2, 10, 100])
 def test_no_two_clients_have_the_same_mechanism_and_none_has_that_of_the_test_set(name, clients):
-    own, unseen = mechanisms(name, dataclasses.replace(SETTING, clients=clients))
+    own, unseen = mechanisms(name, dataclasses.replace(POPULATION, clients=clients))
     assert len({repr(mechanism) for mechanism in (*own, unseen)}) == clients + 1
     images, labels, indices = batch(n=200, side=28)
     tested = unseen(images, labels, indices)
@@ -80,7 +80,7 @@ def test_data_that_are_no_images_are_refused_in_one_line(name):
 
 
 def test_colours_are_not_coloured():
-    images = Dataset(np.zeros((20, 8, 8, 3), np.uint8), np.arange(20) % 2, ("a", "b"))
+    images = Examples(np.zeros((20, 8, 8, 3), np.uint8), np.arange(20) % 2, ("a", "b"))
     with pytest.raises(DataError, match=r"shift 'coloured': expected uint8 images with 1 channel\(s\), found 3"):
         Data("rgb", images, images).partition("iid", clients=2, shift="coloured")
     assert Data("rgb", images, images).partition("iid", clients=2, shift="rotated").shape == (3, 8, 8)
@@ -121,7 +121,7 @@ def test_any_partition_goes_with_any_shift(name, source, partition):
     assert (shifted.client_tests is None) == (plain.client_tests is None)
     for client, (before, after) in enumerate(zip(plain.clients, shifted.clients, strict=True)):
         assert np.array_equal(before.indices, after.indices)
-        assert before.dataset is after.dataset  # no copy of the data
+        assert before.pool is after.pool  # no copy of the data
         if shifted.client_tests is not None:
             assert shifted.client_tests[client].mechanism == after.mechanism
     own = [shard.mechanism for shard in shifted.clients]
@@ -135,8 +135,8 @@ def test_a_batch_is_shifted_normalised_and_channels_last():
     shard = load("digits").partition("iid", clients=2, shift="coloured").clients[1]
     positions = torch.tensor([5, 0, 9])
     indices = shard.indices[positions]
-    images = shard.dataset.inputs[indices]
-    expected = shard.mechanism(images, shard.dataset.labels[indices], indices)
+    images = shard.pool.inputs[indices]
+    expected = shard.mechanism(images, shard.pool.labels[indices], indices)
     inputs, labels = shard.batch(positions)
     torch.testing.assert_close(inputs, torch.tensor(expected).permute(0, 3, 1, 2) / 127.5 - 1)
     assert inputs.is_contiguous(memory_format=torch.channels_last)
@@ -174,7 +174,7 @@ def test_the_fingerprint_of_what_is_not_shifted_is_that_of_older_versions():
 
 
 def test_a_federation_of_the_users_own_may_be_shifted():
-    images = Dataset(np.full((4, 8, 8, 1), 9, np.uint8), np.array([0, 1, 0, 1]), ("a", "b"))
+    images = Examples(np.full((4, 8, 8, 1), 9, np.uint8), np.array([0, 1, 0, 1]), ("a", "b"))
     shards = Shard(images, np.array([0, 1])), Shard(images, np.array([2]))
     federation = Federation("own", shards, ("x", "y"), Shard(images, np.array([3])))
     assert federation.shifted(Rotated(test_angle=45)).test.mechanism.angle == 45
@@ -195,11 +195,11 @@ class Flip(Mechanism):
 
 
 class Flipped(Shift):
-    def for_client(self, client, setting):
+    def for_client(self, client, population):
         return Flip(client)
 
-    def for_test(self, setting):
-        return Flip(setting.clients)
+    def for_test(self, population):
+        return Flip(population.clients)
 
 
 def test_a_shift_of_the_users_own_is_imported_by_its_path():

@@ -101,7 +101,7 @@ def test_texts_with_labels_become_characters_with_classes():
     )
     assert (federation.outputs, federation.classes) == (2, ("+", "-"))
     inputs, labels = federation.clients[0].batch(slice(None))
-    characters = Characters(federation.test.dataset.vocabulary)
+    characters = Characters(federation.test.pool.vocabulary)
     assert inputs.shape == (3, 7)
     read = {characters.decode(row.numpy()): int(label) for row, label in zip(inputs, labels, strict=True)}
     assert read == {"good": 0, "bad one": 1, "fine": 0}

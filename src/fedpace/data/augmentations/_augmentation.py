@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedpace.core import DataError, Named, Registry
-from fedpace.data.dataset import Arrays, Dataset, kind_of_inputs
+from fedpace.data.examples import Arrays, Examples, kind_of_inputs
 
 
 class Augmentation(Named, ABC):
@@ -28,9 +28,9 @@ class Augmentation(Named, ABC):
     def __call__(self, inputs: Any, rng: np.random.Generator) -> Any:
         """New images for those of a batch (n × height × width × channels, uint8), which must not be written to."""
 
-    def check(self, dataset: Dataset) -> None:
+    def check(self, examples: Examples) -> None:
         """Fail before training if the augmentation cannot be applied to these data: usually, if they are no images."""
-        found = kind_of_inputs(dataset.inputs)
+        found = kind_of_inputs(examples.inputs)
         if found != "uint8 images":
             raise DataError(
                 f"augmentation '{self.label}': expected uint8 images, found {found}; choose other data or leave it out"

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fedpace.data.augmentations._augmentation import Augmentation, augmentations
-from fedpace.data.dataset import Array
+from fedpace.data.examples import Array
 
 
 @augmentations.register("flip")

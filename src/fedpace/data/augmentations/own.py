@@ -10,7 +10,7 @@ from pydantic import model_serializer
 
 from fedpace.core import DataError, import_path, parse
 from fedpace.data.augmentations._augmentation import Augmentation, augmentations
-from fedpace.data.dataset import Dataset
+from fedpace.data.examples import Examples
 
 
 class Own(Augmentation):
@@ -31,7 +31,7 @@ class Own(Augmentation):
         except Exception as error:  # whatever the user's function does wrong
             raise DataError(f"augmentation '{self.label}': failed with {type(error).__name__}: {error}") from error
 
-    def check(self, dataset: Dataset) -> None:
+    def check(self, examples: Examples) -> None:
         """The function knows what it can be applied to."""
 
     @model_serializer(mode="plain")

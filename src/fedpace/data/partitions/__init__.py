@@ -10,7 +10,7 @@ from fedpace.data.partitions.leave_one_domain_out import LeaveOneDomainOut
 from fedpace.data.partitions.pathological import Pathological
 from fedpace.data.partitions.practical import Practical
 from fedpace.data.partitions.quantity import Quantity
-from fedpace.data.partitions.shards import Shards
+from fedpace.data.partitions.sorted_shards import SortedShards
 from fedpace.data.partitions.writers import Writers
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "Pathological",
     "Practical",
     "Quantity",
-    "Shards",
+    "SortedShards",
     "Writers",
     "partitions",
 ]

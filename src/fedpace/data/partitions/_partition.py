@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from fedpace.core import Named, PartitionError, Registry
-from fedpace.data.dataset import Dataset, Indices
+from fedpace.data.examples import Examples, Indices
 
 Concentration = Annotated[float, Field(gt=0, le=1e100)]
 """The parameter of a Dirichlet distribution; shares are equal long before numpy's overflow to NaN."""
@@ -50,7 +50,7 @@ class Partition(Named, ABC):
         return self.pool == "all" or self.test_share > 0
 
     @abstractmethod
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Deal the examples; all randomness comes from ``rng``."""
 
 
@@ -59,12 +59,12 @@ class ClientsPartition(Partition, ABC):
 
     clients: int = Field(3, ge=1)
 
-    def require(self, dataset: Dataset, per_client: int) -> None:
+    def require(self, examples: Examples, per_client: int) -> None:
         """Fail early if there cannot be ``per_client`` examples for each client."""
-        if len(dataset) < self.clients * per_client:
+        if len(examples) < self.clients * per_client:
             raise PartitionError(
                 f"partition '{self.registered_name()}': {self.clients} clients with at least {per_client} examples "
-                f"each need {self.clients * per_client} examples, found {len(dataset)}; use fewer clients"
+                f"each need {self.clients * per_client} examples, found {len(examples)}; use fewer clients"
             )
 
 
@@ -74,9 +74,9 @@ class FewClassesPartition(ClientsPartition, ABC):
     clients: int = Field(10, ge=1)  # with the usual three, two classes each would not cover ten classes
     classes_per_client: int = Field(2, ge=1)
 
-    def present(self, dataset: Dataset) -> Indices:
+    def present(self, examples: Examples) -> Indices:
         """The classes that have examples; an error if a client is to have more classes than those."""
-        classes = np.unique(dataset.labels)
+        classes = np.unique(examples.labels)
         if len(classes) < self.classes_per_client:
             raise PartitionError(
                 f"partition '{self.registered_name()}': {self.classes_per_client} classes per client are more than the "
@@ -84,9 +84,9 @@ class FewClassesPartition(ClientsPartition, ABC):
             )
         return classes
 
-    def covered(self, dataset: Dataset) -> Indices:
+    def covered(self, examples: Examples) -> Indices:
         """The classes that have examples; an error if all clients together are to have fewer classes than those."""
-        classes = self.present(dataset)
+        classes = self.present(examples)
         if self.clients * self.classes_per_client < len(classes):
             raise PartitionError(
                 f"partition '{self.registered_name()}': {self.clients} clients × {self.classes_per_client} classes are "

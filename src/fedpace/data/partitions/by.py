@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fedpace.core import DataError, PartitionError, did_you_mean
-from fedpace.data.dataset import Dataset
+from fedpace.data.examples import Examples
 from fedpace.data.partitions._partition import Assignment, Partition, partitions
 
 
@@ -29,15 +29,15 @@ class By(Partition):
         """Who is held out is so with all examples."""
         return super().merges or self.held_out is not None
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """One sort, however many clients there are."""
         try:
-            column = dataset.column(self.column)
+            column = examples.column(self.column)
         except DataError as error:
             raise PartitionError(f"partition 'by': {error}") from None
         counts = np.bincount(column.values, minlength=len(column.names))
-        examples = np.split(np.argsort(column.values, kind="stable"), np.cumsum(counts)[:-1])
-        clients = dict(zip(column.names, examples, strict=True))
+        indices = np.split(np.argsort(column.values, kind="stable"), np.cumsum(counts)[:-1])
+        clients = dict(zip(column.names, indices, strict=True))
         if self.held_out is not None and self.held_out not in clients:
             raise PartitionError(
                 f"partition 'by': unknown {self.column} '{self.held_out}'; {did_you_mean(self.held_out, clients)}"

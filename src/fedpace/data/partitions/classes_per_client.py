@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedpace.core import PartitionError
 from fedpace.data._names import listed
-from fedpace.data.dataset import Dataset, Indices
+from fedpace.data.examples import Examples, Indices
 from fedpace.data.partitions._partition import Assignment, FewClassesPartition, partitions
 
 
@@ -15,19 +15,19 @@ from fedpace.data.partitions._partition import Assignment, FewClassesPartition, 
 class ClassesPerClient(FewClassesPartition):
     """Each client owns k classes, and a class is shared equally by its owners (#C=k of NIID-Bench; Li et al., 2022).
 
-    Client i owns class i mod C and k - 1 random others. Unlike a client of :class:`Shards`, it never sees more than k
-    classes, but sizes differ with the number of owners. With fewer clients than classes, a class may find no owner;
-    NIID-Bench then loses its examples, here it is an error.
+    Client i owns class i mod C and k - 1 random others. Unlike a client of :class:`SortedShards`, it never sees
+    more than k classes, but sizes differ with the number of owners. With fewer clients than classes, a class may find
+    no owner; NIID-Bench then loses its examples, here it is an error.
 
     Parameters: ``clients``; ``classes_per_client``, the number k.
     """
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Choose the owners of all classes, then share out class by class."""
-        classes = self.present(dataset)
-        self.require(dataset, self.classes_per_client)
+        classes = self.present(examples)
+        self.require(examples, self.classes_per_client)
         owns = self._choose(len(classes), rng)
-        orphans = [dataset.classes[label] for label in classes[~owns.any(axis=0)]]
+        orphans = [examples.classes[label] for label in classes[~owns.any(axis=0)]]
         if orphans:
             what = "class" if len(orphans) == 1 else "classes"
             raise PartitionError(
@@ -35,7 +35,7 @@ class ClassesPerClient(FewClassesPartition):
                 f"{len(classes)} every class has an owner) or more than {self.classes_per_client} classes per client"
             )
         hands: list[list[Indices]] = [[] for _ in range(self.clients)]
-        for indices, owned in zip(filter(len, dataset.by_class(rng)), owns.T, strict=True):
+        for indices, owned in zip(filter(len, examples.by_class(rng)), owns.T, strict=True):
             owners = rng.permutation(np.flatnonzero(owned))  # what does not divide goes to nobody in particular
             for owner, part in zip(owners, np.array_split(indices, len(owners)), strict=True):
                 hands[owner].append(part)

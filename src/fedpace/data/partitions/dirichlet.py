@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedpace.data.dataset import Dataset, Indices
+from fedpace.data.examples import Examples, Indices
 from fedpace.data.partitions._partition import Assignment, ClientsPartition, Concentration, partitions
 
 
@@ -23,11 +23,11 @@ class Dirichlet(ClientsPartition):
     alpha: Concentration = 0.1
     min_size: int = Field(10, ge=1)
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Share out class by class, then top up."""
-        self.require(dataset, self.min_size)
+        self.require(examples, self.min_size)
         hands: list[list[Indices]] = [[] for _ in range(self.clients)]
-        for indices in dataset.by_class(rng):
+        for indices in examples.by_class(rng):
             counts = largest_remainders(rng.dirichlet(np.full(self.clients, self.alpha)), len(indices))
             for hand, part in zip(hands, np.split(indices, np.cumsum(counts)[:-1]), strict=True):
                 hand.append(part)

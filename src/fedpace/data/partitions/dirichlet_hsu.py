@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpace.data.dataset import Dataset, Indices
+from fedpace.data.examples import Examples, Indices
 from fedpace.data.partitions._partition import Assignment, ClientsPartition, Concentration, partitions
 
 
@@ -22,15 +22,15 @@ class DirichletHsu(ClientsPartition):
 
     alpha: Concentration = 1.0  # over ten classes the 0.1 per class that the other Dirichlet partitions begin with
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Let one client after the other draw its quota."""
-        self.require(dataset, per_client=1)
-        stacks = dataset.by_class(rng)
+        self.require(examples, per_client=1)
+        stacks = examples.by_class(rng)
         left = np.array([len(stack) for stack in stacks])
         # Not zero, which numpy refuses: for a class without examples, or if alpha is near the smallest float.
-        concentration = np.maximum(self.alpha * left / len(dataset), np.finfo(float).tiny)
+        concentration = np.maximum(self.alpha * left / len(examples), np.finfo(float).tiny)
         hands = []
-        for quota in map(len, np.array_split(np.arange(len(dataset)), self.clients)):
+        for quota in map(len, np.array_split(np.arange(len(examples)), self.clients)):
             taken = _draw(quota, left, concentration, rng)
             parts = zip(stacks, left, taken, strict=True)
             hands.append(np.concatenate([stack[size - take : size] for stack, size, take in parts]))

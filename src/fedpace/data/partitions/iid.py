@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedpace.data.dataset import Dataset
+from fedpace.data.examples import Examples
 from fedpace.data.partitions._partition import Assignment, ClientsPartition, partitions
 
 
@@ -15,7 +15,7 @@ class Iid(ClientsPartition):
     Parameters: ``clients``.
     """
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Permute and split."""
-        self.require(dataset, per_client=1)
-        return Assignment(np.array_split(rng.permutation(len(dataset)), self.clients))
+        self.require(examples, per_client=1)
+        return Assignment(np.array_split(rng.permutation(len(examples)), self.clients))

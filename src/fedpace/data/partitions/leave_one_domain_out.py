@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpace.core import PartitionError
 from fedpace.core.errors import did_you_mean
-from fedpace.data.dataset import Dataset
+from fedpace.data.examples import Examples
 from fedpace.data.partitions._partition import Assignment, Partition, partitions
 
 
@@ -25,10 +25,10 @@ class LeaveOneDomainOut(Partition):
 
     held_out: str | None = None
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """One client per remaining domain."""
-        domains = dataset.domain_names
-        if dataset.domains is None or len(domains) < 2:
+        domains = examples.domain_names
+        if examples.domains is None or len(domains) < 2:
             raise PartitionError(
                 "partition 'leave_one_domain_out': expected data with two domains or more, "
                 f"found {len(domains)}; use 'pacs' or 'digit_domains', or add a 'domain' column"
@@ -39,6 +39,6 @@ class LeaveOneDomainOut(Partition):
                 f"partition 'leave_one_domain_out': held_out is an unknown domain '{held_out}'; "
                 f"{did_you_mean(held_out, domains)}"
             )
-        examples = {name: np.flatnonzero(dataset.domains == index) for index, name in enumerate(domains)}
-        test = examples.pop(held_out)
-        return Assignment(list(examples.values()), names=tuple(examples), held_out=test)
+        indices = {name: np.flatnonzero(examples.domains == index) for index, name in enumerate(domains)}
+        test = indices.pop(held_out)
+        return Assignment(list(indices.values()), names=tuple(indices), held_out=test)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedpace.data.dataset import Dataset, Indices
+from fedpace.data.examples import Examples, Indices
 from fedpace.data.partitions._partition import Assignment, FewClassesPartition, Share, partitions
 
 LEAST = 40  # PFLlib wants that many examples of a client, so that a quarter of them is a batch of 10
@@ -32,15 +32,15 @@ class Pathological(FewClassesPartition):
     test_share: Share = 0.25
     sizes: Literal["balanced", "unbalanced"] = "unbalanced"  # what PFLlib's README generates
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Find owners for one class after another, and share it out."""
-        left = len(self.covered(dataset))
-        self.require(dataset, self.classes_per_client)
-        least = min(LEAST, len(dataset) // self.clients // 2) // left
+        left = len(self.covered(examples))
+        self.require(examples, self.classes_per_client)
+        least = min(LEAST, len(examples) // self.clients // 2) // left
         most = -(-self.clients * self.classes_per_client // left)
         room = np.full(self.clients, self.classes_per_client)
         hands: list[list[Indices]] = [[] for _ in range(self.clients)]
-        for indices in filter(len, dataset.by_class(rng)):
+        for indices in filter(len, examples.by_class(rng)):
             left -= 1
             owners = np.flatnonzero(room)[: min(most, room.sum() - left)]  # one place for each class that is left
             room[owners] -= 1

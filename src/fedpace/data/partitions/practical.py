@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fedpace.core import PartitionError
-from fedpace.data.dataset import Dataset, Indices
+from fedpace.data.examples import Examples, Indices
 from fedpace.data.partitions._partition import Assignment, ClientsPartition, Concentration, Share, partitions
 
 RETRIES = 500
@@ -32,12 +32,12 @@ class Practical(ClientsPartition):
     alpha: Concentration = 0.1
     min_size: int = Field(40, ge=2)
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Deal until everyone has enough."""
-        self.require(dataset, per_client=4)
-        enough = min(self.min_size, len(dataset) // self.clients // 2)
+        self.require(examples, per_client=4)
+        enough = min(self.min_size, len(examples) // self.clients // 2)
         for _ in range(RETRIES):
-            hands = self._deal(dataset, rng)
+            hands = self._deal(examples, rng)
             if hands is not None and min(map(len, hands)) >= enough:
                 return Assignment(hands)
         raise PartitionError(
@@ -45,11 +45,11 @@ class Practical(ClientsPartition):
             f"examples at alpha={self.alpha}; use fewer clients, a larger alpha or a smaller min_size"
         )
 
-    def _deal(self, dataset: Dataset, rng: np.random.Generator) -> list[Indices] | None:
+    def _deal(self, examples: Examples, rng: np.random.Generator) -> list[Indices] | None:
         """One deal, or None if a class went wholly to clients that take no more (PFLlib divides by zero there)."""
         hands: list[list[Indices]] = [[] for _ in range(self.clients)]
-        for indices in filter(len, dataset.by_class(rng)):  # a class without examples may find nobody with room
-            has_room = [sum(map(len, hand)) < len(dataset) / self.clients for hand in hands]
+        for indices in filter(len, examples.by_class(rng)):  # a class without examples may find nobody with room
+            has_room = [sum(map(len, hand)) < len(examples) / self.clients for hand in hands]
             *ends, total = np.cumsum(rng.dirichlet(np.full(self.clients, self.alpha)) * has_room)
             if not total > 0:
                 return None

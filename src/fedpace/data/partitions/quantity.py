@@ -8,7 +8,7 @@ from pydantic import Field
 from scipy.special import gammaincc, gammainccinv
 
 from fedpace.core import PartitionError
-from fedpace.data.dataset import Dataset
+from fedpace.data.examples import Examples
 from fedpace.data.partitions._partition import Assignment, ClientsPartition, Concentration, partitions
 from fedpace.data.partitions.dirichlet import largest_remainders
 
@@ -27,11 +27,11 @@ class Quantity(ClientsPartition):
     beta: Concentration = 0.5
     min_size: int = Field(10, ge=1)
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Draw the sizes, permute and split."""
-        self.require(dataset, self.min_size)
-        sizes = largest_remainders(self._shares(len(dataset), rng), len(dataset))
-        return Assignment(np.split(rng.permutation(len(dataset)), np.cumsum(sizes)[:-1]))
+        self.require(examples, self.min_size)
+        sizes = largest_remainders(self._shares(len(examples), rng), len(examples))
+        return Assignment(np.split(rng.permutation(len(examples)), np.cumsum(sizes)[:-1]))
 
     def _shares(self, examples: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw p ~ Dir(β) on condition that its smallest share is enough.

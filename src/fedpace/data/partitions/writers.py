@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from fedpace.core import PartitionError
-from fedpace.data.dataset import Dataset, Indices
+from fedpace.data.examples import Examples, Indices
 from fedpace.data.partitions._partition import Assignment, Partition, partitions
 
 
@@ -43,9 +43,9 @@ class Writers(Partition):
             raise ValueError("held_out and test_share: expected one of them above 0 for a test set, found 0 and 0")
         return self
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator) -> Assignment:
+    def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Hold out writers at random, then take the largest of the others."""
-        writers = [(name, examples) for name, examples in _by_writer(dataset) if len(examples) >= self.min_examples]
+        writers = [(name, indices) for name, indices in _by_writer(examples) if len(indices) >= self.min_examples]
         tested = self._number_held_out(len(writers))
         clients = self.clients or max(len(writers) - tested, 1)
         if len(writers) < clients + tested:
@@ -53,7 +53,7 @@ class Writers(Partition):
                 f"partition 'writers': {clients} clients and {tested} held-out writers need {clients + tested} writers "
                 f"of {self.min_examples} examples or more, found {len(writers)}; use fewer or a smaller min_examples"
             )
-        sizes = np.array([len(examples) for _, examples in writers])
+        sizes = np.array([len(indices) for _, indices in writers])
         held_out, others = np.split(rng.permutation(len(writers)), [tested])
         others.sort()  # so that of equally large ones the first take part
         chosen = np.sort(others[np.argsort(-sizes[others], kind="stable")][:clients])
@@ -66,13 +66,13 @@ class Writers(Partition):
         return max(round(self.held_out * writers), 1) if share else int(self.held_out)
 
 
-def _by_writer(dataset: Dataset) -> list[tuple[str, Indices]]:
+def _by_writer(examples: Examples) -> list[tuple[str, Indices]]:
     """Each writer's name and examples."""
-    if dataset.domains is None:
+    if examples.domains is None:
         raise PartitionError(
             "partition 'writers': expected data that name the writer of each example as its domain, found no domains; "
             "add a 'domain' column, or use a partition that needs none, such as 'dirichlet'"
         )
-    counts = np.bincount(dataset.domains, minlength=len(dataset.domain_names))
-    examples = np.split(np.argsort(dataset.domains, kind="stable"), np.cumsum(counts)[:-1])
-    return list(zip(dataset.domain_names, examples, strict=True))
+    counts = np.bincount(examples.domains, minlength=len(examples.domain_names))
+    indices = np.split(np.argsort(examples.domains, kind="stable"), np.cumsum(counts)[:-1])
+    return list(zip(examples.domain_names, indices, strict=True))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpace.core import derive
-from fedpace.data.dataset import Indices
+from fedpace.data.examples import Indices
 
 
 def noise(indices: Indices, seed: int, name: str) -> NDArray[np.float64]:

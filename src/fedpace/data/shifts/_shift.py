@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 
 from fedpace.core import DataError, Named, Registry
-from fedpace.data.dataset import Array, Dataset, Indices, kind_of_inputs
+from fedpace.data.examples import Array, Examples, Indices, kind_of_inputs
 
 
 @dataclass(frozen=True)
-class Setting:
+class Population:
     """What a shift knows of the federation; randomness comes from ``seed`` and an example's index alone."""
 
     clients: int
@@ -46,17 +46,17 @@ class Shift(Named, ABC):
     channels: ClassVar[tuple[int, ...]] = (1, 3)
 
     @abstractmethod
-    def for_client(self, client: int, setting: Setting) -> Mechanism:
+    def for_client(self, client: int, population: Population) -> Mechanism:
         """The mechanism of a client's training and test examples."""
 
     @abstractmethod
-    def for_test(self, setting: Setting) -> Mechanism:
+    def for_test(self, population: Population) -> Mechanism:
         """The mechanism of the global test set, which no client has seen."""
 
-    def check(self, dataset: Dataset) -> None:
+    def check(self, examples: Examples) -> None:
         """Fail before training if the shift cannot be applied to these data."""
         expected = " or ".join(map(str, self.channels))
-        inputs = dataset.inputs
+        inputs = examples.inputs
         if isinstance(inputs, Mapping) or inputs.dtype != np.uint8:
             found = kind_of_inputs(inputs)
         elif inputs.shape[3] not in self.channels:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedpace.data.dataset import Array, Indices
+from fedpace.data.examples import Array, Indices
 from fedpace.data.shifts._noise import noise
-from fedpace.data.shifts._shift import Mechanism, Setting, Shift, shifts
+from fedpace.data.shifts._shift import Mechanism, Population, Shift, shifts
 
 GAP = 0.1  # from the test offset to the nearest client's, where offsets are spaced
 
@@ -78,21 +78,21 @@ class Coloured(Shift):
     test: Literal["unseen_map", "random_colour", "grey"] = "unseen_map"
     offsets: Literal["dense", "spaced"] = "dense"
 
-    def for_client(self, client: int, setting: Setting) -> Colouring:
+    def for_client(self, client: int, population: Population) -> Colouring:
         """Offsets lie evenly on the circle, in its part that is not too close to the test set's."""
-        distance = 1 / (setting.clients + 1)
+        distance = 1 / (population.clients + 1)
         if self.offsets == "spaced":
             distance = max(distance, GAP)
-        along = client / max(setting.clients - 1, 1)
-        offset = (_test_offset(setting) + distance + (1 - 2 * distance) * along) % 1
-        return Colouring(offset, self.q, self.saturation, setting.classes, setting.seed)
+        along = client / max(population.clients - 1, 1)
+        offset = (_test_offset(population) + distance + (1 - 2 * distance) * along) % 1
+        return Colouring(offset, self.q, self.saturation, population.classes, population.seed)
 
-    def for_test(self, setting: Setting) -> Colouring:
+    def for_test(self, population: Population) -> Colouring:
         """The offset that no client has, chance, or no colour."""
         q = 0.0 if self.test == "random_colour" else self.q
         saturation = 0.0 if self.test == "grey" else self.saturation
-        return Colouring(_test_offset(setting), q, saturation, setting.classes, setting.seed)
+        return Colouring(_test_offset(population), q, saturation, population.classes, population.seed)
 
 
-def _test_offset(setting: Setting) -> float:
-    return (setting.clients + 0.5) / (setting.clients + 1)
+def _test_offset(population: Population) -> float:
+    return (population.clients + 0.5) / (population.clients + 1)

@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpace.data.dataset import Array, Indices
-from fedpace.data.shifts._shift import Mechanism, Setting, Shift, shifts
+from fedpace.data.examples import Array, Indices
+from fedpace.data.shifts._shift import Mechanism, Population, Shift, shifts
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Rotated(Shift):
     angles: tuple[float, float] = (-60.0, 60.0)
     test_angle: float = 90.0
 
-    def for_client(self, client: int, setting: Setting) -> Rotation:
+    def for_client(self, client: int, population: Population) -> Rotation:
         """Evenly from the first to the last angle."""
         first, last = self.angles
-        along = client / (setting.clients - 1) if setting.clients > 1 else 0.5
+        along = client / (population.clients - 1) if population.clients > 1 else 0.5
         return Rotation(first + (last - first) * along)
 
-    def for_test(self, setting: Setting) -> Rotation:
+    def for_test(self, population: Population) -> Rotation:
         """An angle of its own."""
         return Rotation(self.test_angle)

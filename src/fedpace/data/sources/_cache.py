@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fedpace.core import written_aside
-from fedpace.data.dataset import Array
+from fedpace.data.examples import Array
 
 
 def cache_folder() -> Path:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpace.core import DataError
 from fedpace.data.data import Data
-from fedpace.data.dataset import Dataset
+from fedpace.data.examples import Examples
 
 CHARACTERS = tuple(digits + ascii_uppercase + ascii_lowercase)  # LEAF's numbers, and the hub's
 Characters = Literal["all", "digits"]
@@ -33,5 +33,5 @@ def chosen(data: Data, characters: Characters) -> Data:
     )
 
 
-def _digits(dataset: Dataset) -> Dataset:
-    return replace(dataset.take(np.flatnonzero(dataset.labels < len(digits))), classes=tuple(digits))
+def _digits(examples: Examples) -> Examples:
+    return replace(examples.take(np.flatnonzero(examples.labels < len(digits))), classes=tuple(digits))

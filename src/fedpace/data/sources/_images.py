@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from fedpace.core import DataError
-from fedpace.data.dataset import Array
+from fedpace.data.examples import Array
 
 
 def pixels(image: Image.Image, size: int | None) -> Array:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fedpace.core import DataError
 from fedpace.data.data import Data
-from fedpace.data.dataset import Column, Dataset, Indices
+from fedpace.data.examples import Column, Examples, Indices
 from fedpace.data.ragged import Ragged
 from fedpace.data.sources._source import Source
 from fedpace.data.tokenizers import Characters, Pretrained, Tokenizer
@@ -39,7 +39,7 @@ class TextSource(Source, ABC):
             raise DataError(f"data '{name}': expected a text of 2 tokens or more, found {longest or 'an empty one'}")
         inputs, targets, owners = cut(tokens, self.length)
         owned = {key: Column(column.values[owners], column.names) for key, column in columns.items()}
-        return Data(name, Dataset(inputs, targets, columns=owned, vocabulary=tokenizer.vocabulary))
+        return Data(name, Examples(inputs, targets, columns=owned, vocabulary=tokenizer.vocabulary))
 
 
 def cut(texts: Sequence[Indices], length: int) -> tuple[Ragged, Ragged, Indices]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedpace.data.data import Data
-from fedpace.data.dataset import Column, Dataset
+from fedpace.data.examples import Column, Examples
 from fedpace.data.sources._source import Source, sources
 
 
@@ -30,4 +30,4 @@ class Diabetes(Source):
             "sex": Column((sex > 0).astype(np.int64), ("first", "second")),
         }
         targets = (bunch.target / 100).astype(np.float32)
-        return Data("diabetes", Dataset(features.astype(np.float32), targets, columns=columns))
+        return Data("diabetes", Examples(features.astype(np.float32), targets, columns=columns))

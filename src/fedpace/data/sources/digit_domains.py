@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpace.core import numpy_stream
 from fedpace.data.data import Data
-from fedpace.data.dataset import Array, Dataset
+from fedpace.data.examples import Array, Examples
 from fedpace.data.sources._images import resized
 from fedpace.data.sources._source import ImageSource, sources
 from fedpace.data.sources.digits import CLASSES, grey_digits
@@ -44,4 +44,4 @@ class DigitDomains(ImageSource):
         domains = numpy_stream(0, "digit_domains").permutation(len(images)) % len(DOMAINS)
         for index, shift in enumerate(DOMAINS.values()):
             images[domains == index] = shift(images[domains == index])
-        return Data("digit_domains", Dataset(resized(images, self.size), labels, CLASSES, domains, tuple(DOMAINS)))
+        return Data("digit_domains", Examples(resized(images, self.size), labels, CLASSES, domains, tuple(DOMAINS)))

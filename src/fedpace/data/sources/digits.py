@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedpace.data.data import Data, hold_out
-from fedpace.data.dataset import Array, Dataset, Indices
+from fedpace.data.examples import Array, Examples, Indices
 from fedpace.data.sources._images import resized
 from fedpace.data.sources._source import ImageSource, sources
 
@@ -22,7 +22,7 @@ class Digits(ImageSource):
     def load(self) -> Data:
         """Read and split."""
         images, labels = grey_digits()
-        return Data("digits", *hold_out(Dataset(resized(images, self.size), labels, CLASSES), "digits"))
+        return Data("digits", *hold_out(Examples(resized(images, self.size), labels, CLASSES), "digits"))
 
 
 def grey_digits() -> tuple[Array, Indices]:

@@ -9,7 +9,7 @@ import numpy as np
 from fedpace.core import DataError
 from fedpace.data._encode import encode
 from fedpace.data.data import Data
-from fedpace.data.dataset import Dataset
+from fedpace.data.examples import Examples
 from fedpace.data.sources._cache import cached
 from fedpace.data.sources._images import decode_all
 from fedpace.data.sources._source import ImageSource, sources
@@ -33,7 +33,7 @@ class Folder(ImageSource):
         labels, classes = encode("classes", [np.array([file.parent.name for file in files]) for files in splits])
         return Data(
             self.path.name,
-            *(Dataset(self._images(files), indices, classes) for files, indices in zip(splits, labels, strict=True)),
+            *(Examples(self._images(files), indices, classes) for files, indices in zip(splits, labels, strict=True)),
         )
 
     def _images(self, files: list[Path]) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from fedpace.core import DataError
 from fedpace.data._encode import encode
 from fedpace.data.data import Data
-from fedpace.data.dataset import Array, Dataset
+from fedpace.data.examples import Array, Examples
 from fedpace.data.sources._cache import cached
 from fedpace.data.sources._characters import CHARACTERS, Characters, chosen
 from fedpace.data.sources._images import resized
@@ -43,13 +43,13 @@ class Leaf(ImageSource):
             raise DataError(f"{self.path}: expected LEAF's JSON files in train/ and test/ or alone, found none")
         read = [_read(files, self.size) for files in splits]
         writers, names = encode(f"{self.path}: users", [users for _, _, users in read])
-        datasets = []
+        sides = []
         for files, (images, labels, _), own in zip(splits, read, writers, strict=True):
             try:
-                datasets.append(Dataset(images, labels, CHARACTERS, own, names))
+                sides.append(Examples(images, labels, CHARACTERS, own, names))
             except DataError as error:
                 raise DataError(f"{files[0].parent}: {error}") from None
-        return chosen(Data(self.path.stem, *datasets), self.characters)
+        return chosen(Data(self.path.stem, *sides), self.characters)
 
 
 def json_splits(path: Path) -> list[list[Path]]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from fedpace.core import DataError
 from fedpace.data._encode import encode
 from fedpace.data.data import Data
-from fedpace.data.dataset import Array, Dataset, Indices
+from fedpace.data.examples import Array, Examples, Indices
 from fedpace.data.sources._cache import cached
 from fedpace.data.sources._images import decode_all
 from fedpace.data.sources._source import ImageSource, sources
@@ -80,15 +80,15 @@ def read(
         domain = "domain"
     if domain is not None:
         domains, domain_names = encode(f"{where}: domains", [_column(files, (domain,)) for files in splits])
-    datasets = []
+    sides = []
     for files, split_labels, split_domains in zip(splits, labels, domains, strict=True):
         try:
-            datasets.append(
-                Dataset(_images(files, len(split_labels), size), split_labels, classes, split_domains, domain_names)
+            sides.append(
+                Examples(_images(files, len(split_labels), size), split_labels, classes, split_domains, domain_names)
             )
         except DataError as error:
             raise DataError(f"{files[0]}: {error}") from None
-    return Data(name, *datasets)
+    return Data(name, *sides)
 
 
 def _images(files: list[Path], total: int, size: int | None) -> Array:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from fedpace.core import DataError
 from fedpace.data.data import Data
-from fedpace.data.dataset import Column
+from fedpace.data.examples import Column
 from fedpace.data.sources._known import folders
 from fedpace.data.sources._source import sources
 from fedpace.data.sources._text import TextSource

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from fedpace.core import ConfigError, DataError, Settings, did_you_mean, first_error
 from fedpace.data._columns import as_codes, as_numbers, is_readable, is_text, plain
 from fedpace.data.data import Data
-from fedpace.data.dataset import Array, Column, Dataset
+from fedpace.data.examples import Array, Column, Examples
 from fedpace.data.sources._source import Source, sources
 from fedpace.data.sources.parquet import IMAGES
 from fedpace.data.table import Schema, Unseen
@@ -41,11 +41,11 @@ class Reading(Settings):
     def data(self, name: str, table: pa.Table) -> Data:
         """The rows of ``table`` as examples; in an error it is called ``name``."""
         try:
-            return Data(name, self._dataset(table))
+            return Data(name, self._examples(table))
         except DataError as error:
             raise DataError(f"table '{name}': {error}") from None
 
-    def _dataset(self, table: pa.Table) -> Dataset:
+    def _examples(self, table: pa.Table) -> Examples:
         self._check(table)
         others = [name for name in table.column_names if name != self.target]
         columns = {name: _column(name, table[name]) for name in others if self._can_deal(name, table[name])}
@@ -62,7 +62,7 @@ class Reading(Settings):
             else:
                 inputs[name] = as_numbers(name, column)[:, None]
         targets, classes = self._targets(plain(self.target, table[self.target]))
-        return Dataset(inputs, targets, classes, columns=columns, schema=Schema(categories, self.unseen))
+        return Examples(inputs, targets, classes, columns=columns, schema=Schema(categories, self.unseen))
 
     def _can_deal(self, name: str, column: pa.ChunkedArray) -> bool:
         """Whether each value of the column can be a client."""

@@ -12,7 +12,7 @@ from pyarrow import csv
 from fedpace.core import DataError, did_you_mean
 from fedpace.data._encode import encode
 from fedpace.data.data import Data
-from fedpace.data.dataset import Column
+from fedpace.data.examples import Column
 from fedpace.data.sources._source import sources
 from fedpace.data.sources._text import TextSource
 

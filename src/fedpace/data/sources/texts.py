@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fedpace.data.data import Data
-from fedpace.data.dataset import Column
+from fedpace.data.examples import Column
 from fedpace.data.sources._source import sources
 from fedpace.data.sources._text import TextSource
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from fedpace.data.dataset import Array, Indices
+from fedpace.data.examples import Array, Indices
 
 
 class Tokenizer(ABC):

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedpace.core import DataError
 from fedpace.data._names import listed
-from fedpace.data.dataset import Array, Indices
+from fedpace.data.examples import Array, Indices
 from fedpace.data.tokenizers._tokenizer import Tokenizer
 
 UNKNOWN = "�"  # Unicode's own sign for what cannot be shown

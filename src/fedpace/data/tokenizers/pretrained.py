@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedpace.core import DataError, did_you_mean
-from fedpace.data.dataset import Array, Indices
+from fedpace.data.examples import Array, Indices
 from fedpace.data.tokenizers._tokenizer import Tokenizer
 
 

@@ -3,7 +3,7 @@
 from fedpace.server.annealing.acceptance import Acceptance, Candidate, Lenient, Margin, acceptances
 from fedpace.server.annealing.annealing import Annealing, Search, StaleSum
 from fedpace.server.annealing.score import InterClient, Score, SelfSimilarity, pairwise, scores
-from fedpace.server.annealing.walk import Best, Path, RandomWalk, Ratchet, Walk, walks
+from fedpace.server.annealing.walk import Best, RandomWalk, Ratchet, SeedPath, Walk, walks
 
 __all__ = [
     "Acceptance",
@@ -13,11 +13,11 @@ __all__ = [
     "InterClient",
     "Lenient",
     "Margin",
-    "Path",
     "RandomWalk",
     "Ratchet",
     "Score",
     "Search",
+    "SeedPath",
     "SelfSimilarity",
     "StaleSum",
     "Walk",

@@ -12,9 +12,9 @@ from torch import Tensor
 from fedpace.core import Layout, Perturbation, SearchReport, Settings, Update, by_name, derive
 from fedpace.server.annealing.acceptance import Acceptance, Candidate, Margin, acceptances
 from fedpace.server.annealing.score import InterClient, Score, pairwise, scores
-from fedpace.server.annealing.walk import Best, Path, Steps, Walk, walks
+from fedpace.server.annealing.walk import Best, SeedPath, Steps, Walk, walks
 
-Search = Generator[Sequence[Path], Iterator[list[Update]], tuple[Tensor, SearchReport | None]]
+Search = Generator[Sequence[SeedPath], Iterator[list[Update]], tuple[Tensor, SearchReport | None]]
 """A search under way: it yields paths and is sent, for each of them in order, the clients' gradients at its point.
 
 It ends with the point to go on from, and what was found."""
@@ -66,7 +66,7 @@ class Annealing(Settings):
         reference = Candidate((), self.score.to_beat(gradients), _mean_loss(reference_answers))
         tried: list[Candidate] = []
 
-        def judged(paths: Sequence[Path], answers: Iterator[list[Update]]) -> Iterator[Candidate]:
+        def judged(paths: Sequence[SeedPath], answers: Iterator[list[Update]]) -> Iterator[Candidate]:
             for path, found in zip(paths, answers, strict=True):
                 same = [update for update in found if update.client in clients]
                 complete = len(same) == len(clients)  # a client that failed here would be compared with nobody
@@ -85,10 +85,10 @@ class Annealing(Settings):
         return found, _report(reference, taken, tried, gradients)
 
 
-Judge = Callable[[Sequence[Path], Iterator[list[Update]]], Iterator[Candidate]]
+Judge = Callable[[Sequence[SeedPath], Iterator[list[Update]]], Iterator[Candidate]]
 
 
-def _walked(walk: Steps, judge: Judge) -> Generator[Sequence[Path], Iterator[list[Update]], Candidate | None]:
+def _walked(walk: Steps, judge: Judge) -> Generator[Sequence[SeedPath], Iterator[list[Update]], Candidate | None]:
     """Pass a walk's paths on, and what was found there back to it as candidates."""
     try:
         paths = next(walk)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from fedpace.core import Named, Registry
 from fedpace.server.annealing.acceptance import Acceptance, Candidate
 
-Path = tuple[int, ...]
-Steps = Generator[Sequence[Path], Iterator[Candidate], Candidate | None]
+SeedPath = tuple[int, ...]
+Steps = Generator[Sequence[SeedPath], Iterator[Candidate], Candidate | None]
 """A walk under way: it yields paths to try, is sent the candidates there, and ends with the one to move to."""
 
 
@@ -58,7 +58,7 @@ class RandomWalk(Walk):
     def search(self, seeds: Sequence[int], reference: Candidate, accept: Acceptance) -> Steps:
         """Walk, remembering the last accepted candidate, whose score and loss the next must beat."""
         taken, to_beat = None, reference
-        path: Path = ()
+        path: SeedPath = ()
         for seed in seeds:
             path = (*path, seed)
             (candidate,) = yield [path]

@@ -1,4 +1,4 @@
-"""Server optimisers, one per file."""
+"""Server optimizers, one per file."""
 
 from fedpace.server.optimizers._adaptive import Adaptive
 from fedpace.server.optimizers._optimizer import ServerOptimizer, optimizers

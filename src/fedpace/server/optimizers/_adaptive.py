@@ -1,4 +1,4 @@
-"""What adaptive server optimisers have in common."""
+"""What adaptive server optimizers have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedpace.server.optimizers._optimizer import ServerOptimizer
 class Adaptive(ServerOptimizer):
     """θ += ``lr`` · m / (√v + ``epsilon``), m = ``beta1`` · m + (1 − ``beta1``) · Δ (Reddi et al., 2021, Algorithm 2).
 
-    How v follows Δ² is what tells the optimisers apart. ``v0`` is where it begins: at ``epsilon_squared`` (Reddi et
+    How v follows Δ² is what tells the optimizers apart. ``v0`` is where it begins: at ``epsilon_squared`` (Reddi et
     al.) or at ``zero`` (Flower). ``epsilon`` bounds how far small updates are lengthened. State: two vectors.
     """
 

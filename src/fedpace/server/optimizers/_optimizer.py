@@ -1,4 +1,4 @@
-"""What a server optimiser is: it moves θ by the aggregated update and remembers what it needs in named tensors."""
+"""What a server optimizer is: it moves θ by the aggregated update and remembers what it needs in named tensors."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedpace.core import DataError
-from fedpace.data import Dataset
+from fedpace.data import Examples
 
 from .helpers import toy
 
@@ -12,7 +12,7 @@ from .helpers import toy
     [(np.zeros((2, 5, 6, 3), np.uint8), (3, 5, 6)), (np.zeros((2, 7), np.float32), (7,))],
 )
 def test_shape_is_what_a_model_sees(inputs, shape):
-    assert Dataset(inputs, np.array([0, 1]), ("a", "b")).shape == shape
+    assert Examples(inputs, np.array([0, 1]), ("a", "b")).shape == shape
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_shape_is_what_a_model_sees(inputs, shape):
 )
 def test_what_does_not_fit_is_an_error(inputs, labels, message):
     with pytest.raises(DataError, match=message):
-        Dataset(inputs, np.array(labels), ("a", "b"))
+        Examples(inputs, np.array(labels), ("a", "b"))
 
 
 def test_domains_are_checked_too():
@@ -55,7 +55,7 @@ def named(*names):
         (named("photo"), toy([0, 1]), "they differ in domain_names: photo and none"),
         (toy([0, 1]), named("photo"), "they differ in domain_names: none and photo"),
         (named(*"abcdefgh"), named("z"), "domain_names: a, b, c, d, e and 3 more and z"),
-        (toy([0, 1]), Dataset(np.zeros((1, 2, 3), np.float32), np.array([0]), ("0", "1")), "shape: 1 and 2, 3"),
+        (toy([0, 1]), Examples(np.zeros((1, 2, 3), np.float32), np.array([0]), ("0", "1")), "shape: 1 and 2, 3"),
     ],
 )
 def test_joined_refuses_what_differs(one, two, message):

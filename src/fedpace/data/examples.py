@@ -31,8 +31,8 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
-    """Examples, resident or memory-mapped.
+class Examples:
+    """Examples with their targets, resident or memory-mapped.
 
     ``inputs`` are uint8 images (n × height × width × channels), float32 arrays (n × anything) that are taken as they
     are, int64 tokens, which stay integers, or several of these by name. ``targets`` are one class per example, which
@@ -41,7 +41,7 @@ class Dataset:
     data have them, index ``domain_names``; further ``columns`` say where an example comes from. With a ``schema``,
     inputs by name are the columns of a table.
 
-    >>> Dataset(np.zeros((2, 8, 8, 1), np.uint8), np.array([0, 1]), ("cat", "dog")).shape
+    >>> Examples(np.zeros((2, 8, 8, 1), np.uint8), np.array([0, 1]), ("cat", "dog")).shape
     (1, 8, 8)
     """
 
@@ -145,7 +145,7 @@ class Dataset:
         labels = self.labels
         return [rng.permutation(np.flatnonzero(labels == label)) for label in range(len(self.classes))]
 
-    def take(self, indices: Indices) -> Dataset:
+    def take(self, indices: Indices) -> Examples:
         """A copy of the examples at ``indices``."""
         return replace(
             self,
@@ -155,7 +155,7 @@ class Dataset:
             columns={name: Column(column.values[indices], column.names) for name, column in self.columns.items()},
         )
 
-    def joined(self, *others: Dataset) -> Dataset:
+    def joined(self, *others: Examples) -> Examples:
         """A copy of these examples followed by those of ``others``."""
         for other in others:
             mine, theirs = self._joins(), other._joins()

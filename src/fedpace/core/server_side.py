@@ -1,4 +1,4 @@
-"""The server's half of an algorithm that sends more than parameters."""
+"""The server's side of an algorithm that sends more than parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from fedpace.core.update import Tensors, Update
 
 
-class ServerHalf(ABC):
+class ServerSide(ABC):
     """What the server remembers, sends along with θ, and learns from what clients send along with their updates.
 
     All of it lies on the host, wherever clients train and updates are aggregated.
