@@ -73,6 +73,7 @@ def test_the_defaults_are_fedpaces():
         "options": {},
         "clip": None,
         "accumulate": 1,
+        "precision": "float32",
     }
 
 
