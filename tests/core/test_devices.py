@@ -238,7 +238,7 @@ def test_small_gradients_survive_fp16():
     for precision in ("fp16", "bf16"):  # of which only the first is scaled
         weights = torch.ones(1, requires_grad=True)
         weights.grad = gradient = torch.zeros(1)
-        loss = weights.server_side() * torch.ones(1).server_side()  # whose gradient passes through fp16
+        loss = weights.half() * torch.ones(1).half()  # whose gradient passes through fp16
         devices.backward(loss.float().sum() * 1e-8, gradient, precision)
         found[precision] = gradient.item()
     assert found == {"fp16": pytest.approx(1e-8, rel=0.01), "bf16": 0}
