@@ -22,6 +22,18 @@ def folders(name: str) -> list[Path]:
     return [root / name for root in (*roots, Path("data"), cache_folder() / "data")]
 
 
+def known_file(name: str, file: str) -> Path:
+    """The ``file`` of a data set of this name, where it is found first."""
+    files = [folder / file for folder in folders(name)]
+    found = next((path for path in files if path.is_file()), None)
+    if found is None:
+        raise DataError(
+            f"data '{name}': expected one of {', '.join(map(str, files))}, found none; set FEDPACE_DATA to the folder "
+            f"that holds '{name}'"
+        )
+    return found
+
+
 class KnownImages(ImageSource, ABC):
     """A data set in the hub's parquet layout, in a folder that bears its registered name.
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedpace.core import DataError
 from fedpace.data.data import Data
-from fedpace.data.sources._known import folders
+from fedpace.data.sources._known import known_file
 from fedpace.data.sources._source import Source, sources
 from fedpace.data.sources.table import Reading, read_table
 from fedpace.data.table import Unseen
@@ -33,13 +32,7 @@ class HeartDisease(Source):
 
     def load(self) -> Data:
         """Find and read the file."""
-        files = [folder / FILE for folder in folders(self.name)]
-        file = next((file for file in files if file.is_file()), None)
-        if file is None:
-            raise DataError(
-                f"data '{self.name}': expected one of {', '.join(map(str, files))}, found none; set FEDPACE_DATA to "
-                f"the folder that holds '{self.name}'"
-            )
+        file = known_file(self.name, FILE)
         reading = Reading(
             target="num", kind="classes", leave_out=("hospital",), categories=CATEGORIES, unseen=self.unseen
         )

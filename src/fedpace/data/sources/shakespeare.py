@@ -12,7 +12,7 @@ from pydantic import Field
 from fedpace.core import DataError
 from fedpace.data.data import Data
 from fedpace.data.examples import Column
-from fedpace.data.sources._known import folders
+from fedpace.data.sources._known import known_file
 from fedpace.data.sources._source import sources
 from fedpace.data.sources._text import TextSource
 from fedpace.data.sources.text import read_text
@@ -36,13 +36,7 @@ class Shakespeare(TextSource):
 
     def load(self) -> Data:
         """Find and read the file."""
-        files = [folder / FILE for folder in folders(self.name)]
-        file = next((file for file in files if file.is_file()), None)
-        if file is None:
-            raise DataError(
-                f"data '{self.name}': expected one of {', '.join(map(str, files))}, found none; set FEDPACE_DATA to "
-                f"the folder that holds '{self.name}'"
-            )
+        file = known_file(self.name, FILE)
         texts = {role: text for role, text in sorted(_texts(file).items()) if len(text) >= self.least}
         if not texts:
             raise DataError(f"{file}: expected a role with {self.least} characters or more, found none; set least")
