@@ -23,11 +23,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from fedpace.aggregation import Dampened, Mean, Rule, rules
-from fedpace.client import LocalSGD
 from fedpace.core import Buffers, Layout, Update
 from fedpace.data import Federation, load
 from fedpace.engine import Executor, Measuring, Plan, Processes, RunFolder, Serial
 from fedpace.engine.training import Training, one_thread
+from fedpace.methods import LocalSGD
 from fedpace.models import build
 from fedpace.server import Exchange, Schedule, Server
 

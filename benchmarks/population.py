@@ -15,10 +15,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from fedpace.client import LocalSGD
 from fedpace.data import load
 from fedpace.engine import Cohort, Measuring, Plan, Serial
 from fedpace.engine.training import Training
+from fedpace.methods import LocalSGD
 from fedpace.models import build
 
 FEW, MANY, SAMPLED, IMAGES, REPEATS = 10, 500, 10, 64, 21

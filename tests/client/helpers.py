@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from fedpace.client import Context
 from fedpace.core import FlatModule
 from fedpace.data import load
+from fedpace.methods import Method
 
 FEATURES, CLASSES = 5, 3
 
@@ -57,6 +58,7 @@ class Bench:
 
     def run(self, work, shard, **context):
         """An update that owns its tensors, like one that travelled."""
+        work = work.work() if isinstance(work, Method) else work
         update = work(self.vector, shard, self.context(**context))
         update.vector = None if update.vector is None else update.vector.clone()
         update.buffers = None if update.buffers is None else update.buffers.clone()

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.client import Gradient, LocalSGD
+from fedpace.client import Gradient
+from fedpace.methods import LocalSGD
 
 from .helpers import Bench, Recorder, plain, shard
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from fedpace.client import Evaluation, LocalSGD
+from fedpace.client import Evaluation
+from fedpace.methods import LocalSGD
 
 from .helpers import CLASSES, FEATURES, Bench, Recorder, normed, plain, same, shard
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fedpace.client import LocalSGD
 from fedpace.client.optimizers import optimizer_names
 from fedpace.core import ConfigError
 from fedpace.experiments import load_config
+from fedpace.methods import LocalSGD
 
 from .helpers import Bench, flat, plain, shard
 

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from fedpace.client import Context, LocalSGD
+from fedpace.client import Context
 from fedpace.data import load
+from fedpace.methods import LocalSGD
 from fedpace.tasks import Classification, NextToken, Regression
 
 from .helpers import Bench

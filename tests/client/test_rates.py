@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from fedpace.client import LocalSGD, Proximal, rates
+from fedpace.client import rates
+from fedpace.methods import LocalSGD, Proximal
 
 from .helpers import Bench, plain, shard
 

@@ -8,14 +8,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.client import Gradient, LocalSGD, methods
+from fedpace.client import Gradient
 from fedpace.core import ConfigError, DataError, numpy_stream
 from fedpace.data import Crop, Data, Flip, augmentations, load, parse_augmentations
 from fedpace.experiments import load_config, train
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.run import federate
+from fedpace.methods import LocalSGD, methods
 from tests.client.helpers import Bench, shard
-from tests.personal.bench import METHODS, STEPS, Client
+from tests.methods.bench import METHODS, STEPS, Client
 
 from .helpers import toy
 

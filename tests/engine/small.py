@@ -4,10 +4,11 @@ import torch
 from torch import nn
 
 from fedpace.aggregation import Dampened
-from fedpace.client import Gradient, LocalSGD
+from fedpace.client import Gradient
 from fedpace.core import Update
 from fedpace.data import Federation, load
 from fedpace.engine import Plan
+from fedpace.methods import LocalSGD
 from fedpace.models import build
 from fedpace.server import Annealing, Pace, Pruning, Schedule, ServerSGD
 from tests.stages import stage_with

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from fedpace.client import LocalSGD
 from fedpace.core import FlatModule, devices
 from fedpace.engine import Processes, Serial, Turn, Worker
 from fedpace.engine.executors import processes
+from fedpace.methods import LocalSGD
 from tests.elsewhere import AWAY, HOST, Elsewhere, place
 from tests.engine import small
 
@@ -71,7 +71,7 @@ def test_on_the_cpu_workers_are_forked_as_ever(started, monkeypatch):
 def test_a_worker_answers_where_its_model_lies():
     worker = Worker(small.module(), small.federation())
     vector, buffers = worker.model.vector.clone(), worker.model.buffers.clone()
-    turn = Turn(0, LocalSGD(max_steps=2), seed=1, keeps_buffers=True)
+    turn = Turn(0, LocalSGD(max_steps=2).work(), seed=1, keeps_buffers=True)
     expected = small.copied(worker.answer(turn, vector, buffers, {}))
     with Elsewhere():
         worker.move(AWAY)

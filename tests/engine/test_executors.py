@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedpace.client import ClientWork, LocalSGD
+from fedpace.client import ClientWork
 from fedpace.core import ClientError, Dropped, Update
 from fedpace.engine import Processes, Serial, train
 from fedpace.engine.worker import Turn, Worker
+from fedpace.methods import LocalSGD
 from tests.engine import small
 from tests.records import untimed
 
@@ -70,12 +71,12 @@ class KilledOnce(LocalSGD):
 
     marks: Path
 
-    def __call__(self, vector, shard, context):
+    def turn(self, vector, shard, context):
         mark = self.marks / f"{context.client}"
         if context.client in (1, 3) and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().__call__(vector, shard, context)
+        return super().turn(vector, shard, context)
 
 
 def test_a_killed_worker_is_replaced_and_the_result_is_bitwise_the_same(reference, tmp_path):
@@ -89,10 +90,10 @@ def test_a_killed_worker_is_replaced_and_the_result_is_bitwise_the_same(referenc
 class AlwaysKilled(LocalSGD):
     """Client 1 kills every worker that tries it."""
 
-    def __call__(self, vector, shard, context):
+    def turn(self, vector, shard, context):
         if context.client == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().__call__(vector, shard, context)
+        return super().turn(vector, shard, context)
 
 
 def test_a_client_that_kills_every_worker_is_dropped_and_named():
@@ -107,10 +108,10 @@ class Raises(LocalSGD):
 
     failing: tuple[int, ...]
 
-    def __call__(self, vector, shard, context):
+    def turn(self, vector, shard, context):
         if context.client in self.failing:
             raise RuntimeError("no such\nfile")
-        return super().__call__(vector, shard, context)
+        return super().turn(vector, shard, context)
 
 
 @pytest.mark.parametrize("executor", [Serial(), Processes(workers=2)], ids=["serial", "processes"])
@@ -130,8 +131,8 @@ def test_if_every_client_fails_the_run_stops_with_the_reason():
 class Shaped(LocalSGD):
     """A client that sends a vector of the wrong length."""
 
-    def __call__(self, vector, shard, context):
-        update = super().__call__(vector, shard, context)
+    def turn(self, vector, shard, context):
+        update = super().turn(vector, shard, context)
         if context.client == 0:
             update.vector = torch.zeros(7)
         return update

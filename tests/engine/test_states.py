@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from fedpace.client import LocalSGD, Scaffold
 from fedpace.core import RunFolderError, Update
 from fedpace.engine import Cohort, Listener, Processes, Serial, train
 from fedpace.engine.states import ClientStates
+from fedpace.methods import LocalSGD, Scaffold
 from fedpace.server import Guard, Schedule
 from tests.engine import small
 
@@ -134,9 +134,9 @@ class Faulty(Scaffold):
 
     fault: str
 
-    def __call__(self, vector, shard, context):
+    def turn(self, vector, shard, context):
         assert not (context.client == 2 and context.state)  # what it kept was thrown away with its update
-        update = super().__call__(vector, shard, context)
+        update = super().turn(vector, shard, context)
         if context.client != 2:
             return update
         control = {"nan": update.extras["control"] * torch.nan, "shape": torch.zeros(3)}[self.fault]
@@ -161,9 +161,9 @@ def test_zero_coord_mends_extras_too():
 class Mended(Scaffold):
     """Client 2 sends controls that are not finite."""
 
-    def __call__(self, vector, shard, context):
+    def turn(self, vector, shard, context):
         assert bool(context.extras["control"].isfinite().all())
-        update = super().__call__(vector, shard, context)
+        update = super().turn(vector, shard, context)
         if context.client == 2:
             update.extras["control"][:] = torch.inf
         return update

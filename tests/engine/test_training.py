@@ -165,8 +165,8 @@ def test_annealing_that_accepts_moves_the_model():
 
 
 def test_nonfinite_updates_are_refused_when_told_to(monkeypatch):
-    from fedpace.client import LocalSGD
     from fedpace.core import ClientError
+    from fedpace.methods import LocalSGD
 
     exploding = LocalSGD(optimizer="sgd", lr=1e30, max_steps=2)
     records = run(local=exploding, schedule=Schedule(), rounds=1).records
@@ -196,7 +196,7 @@ def test_records_are_valid_json(uninterrupted):
 
 
 def test_a_model_that_diverged_is_recorded_as_null(tmp_path):
-    from fedpace.client import LocalSGD
+    from fedpace.methods import LocalSGD
 
     exploding = LocalSGD(optimizer="sgd", lr=1e30, max_steps=2)
     guard = Guard(nonfinite="zero_coord")

@@ -21,7 +21,7 @@ from fedpace.engine import Listener, Serial, Worker
 from fedpace.experiments import RunConfig, load_config, preset_names
 from fedpace.experiments.engines import run_on
 from fedpace.experiments.run import Result, execute
-from fedpace.personal import methods
+from fedpace.methods import methods
 from fedpace.server import Server
 from tests.elsewhere import AWAY, HOST, Elsewhere, place
 

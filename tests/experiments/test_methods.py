@@ -6,7 +6,7 @@ import pytest
 
 import fedpace
 from fedpace.experiments import load_config, preset_names
-from tests.personal.bench import METHODS
+from tests.methods.bench import METHODS
 
 from .helpers import FAST, measured
 

@@ -9,7 +9,6 @@ from rich.console import Console
 
 import fedpace
 from fedpace.cli import main
-from fedpace.client import LocalSGD
 from fedpace.core import ClientError, ConfigError
 from fedpace.engine import Listener, RunFolder, read_rounds, read_run
 from fedpace.experiments import RunConfig, execute, load_config, preset_names, tuning
@@ -17,6 +16,7 @@ from fedpace.experiments.reproduce import reproduce
 from fedpace.experiments.reproduction import load_reproduction
 from fedpace.experiments.tunable import Range, own_value
 from fedpace.experiments.tuning import Candidate, tune, tuned_variants, tuning_table
+from fedpace.methods import LocalSGD
 
 from .helpers import FAST, Flat, fast_config, snapshot
 

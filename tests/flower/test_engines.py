@@ -20,7 +20,7 @@ from fedpace.experiments.presets import load_config
 from fedpace.experiments.run import Result, execute
 from fedpace.flower import InProcessGrid, OnGrid, client_app
 from fedpace.flower.execution import WHO
-from tests.personal.bench import METHODS
+from tests.methods.bench import METHODS
 from tests.records import untimed
 
 FAST = {"data.source": "digits", "model": "linear", "rounds": 3, "local.max_steps": 3, "executor": "serial"}

@@ -11,9 +11,10 @@ pytest.importorskip("flwr")
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedpace.client import Gradient, LocalSGD, Probe
+from fedpace.client import Gradient, Probe
 from fedpace.core import Perturbation, sketch
 from fedpace.flower import FedGGA, FedPACE, InProcessGrid, answer_probe, apply_pace, gradient_reply, wants_gradient
+from fedpace.methods import LocalSGD
 from tests.client.helpers import Bench, normed, plain, shard
 
 from .plain import one_round

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fedpace.client._work import BatchedWork, Context, works
+from fedpace.client._work import ClientWork, Context, works
+from fedpace.client.batches import Batches
 from fedpace.core import Update, call
 from fedpace.data import Shard
 
 
 @works.register("gradient")
-class Gradient(BatchedWork):
+class Gradient(Batches, ClientWork):
     """Average of mini-batch gradients at θ, without local steps (FedSGD; FedPACE's dampening and pruning rounds).
 
     BatchNorm works in training mode on a copy of the statistics that is thrown away. The answer's ``vector`` is minus

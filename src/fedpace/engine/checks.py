@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedpace.client import LocalSGD, Method
 from fedpace.core import ConfigError, DataError, Device, Layout, devices
 from fedpace.data import Federation
+from fedpace.methods import Method
 from fedpace.server import Schedule
 from fedpace.tasks import Task
 
@@ -35,9 +35,7 @@ def check_task(local: Method, task: Task) -> None:
 
 def check_device(local: Method, device: Device) -> None:
     """Refuse a device that is not here, and a precision that it does not have."""
-    found = devices.choose(device)
-    if isinstance(local, LocalSGD):
-        devices.autocast(found, local.precision)
+    devices.autocast(devices.choose(device), local.precision)
 
 
 def check_classes(local: Method, federation: Federation) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedpace.client import ClientWork, Gradient, LocalSGD, Method, Probe
+from fedpace.client import ClientWork, Gradient, Probe
 from fedpace.core import ClientError, Device, FlatModule, RoundRecord, RoundReport, Seconds, Tensors, Update, derive
 from fedpace.data import Federation
 from fedpace.engine.checks import check_classes, check_device, check_personal, check_task
@@ -25,6 +25,7 @@ from fedpace.engine.measuring import Measuring, collect
 from fedpace.engine.recorder import Recorder
 from fedpace.engine.states import ClientStates
 from fedpace.engine.worker import CLASSIFICATION, Turn
+from fedpace.methods import LocalSGD, Method
 from fedpace.server import AskProbes, AskSums, AskUpdates, BufferPolicy, Guard, Round, Schedule, Server
 from fedpace.tasks import Task
 
@@ -216,7 +217,7 @@ class Training:
         return under_way.report, Seconds(searched, waited.seconds, max(total - searched - waited.seconds, 0.0))
 
     def _turns(self, question: AskUpdates | AskSums, number: int) -> list[Turn]:
-        local = self.plan.local.at(number / self.plan.rounds)
+        local = self.plan.local.at(number / self.plan.rounds).work()
         return [
             Turn(
                 client,

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
 
 from fedpace.aggregation import Dampened, Mean
-from fedpace.client import BatchedWork, ClientWork, Gradient, LocalSGD, Method, Scaffold
+from fedpace.client import Gradient
 from fedpace.core import ConfigError, Device, Settings, Weights, by_name, devices, first_error
 from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
 from fedpace.experiments.tunable import Range, Tunable
+from fedpace.methods import LocalSGD, Method, Scaffold, methods
 from fedpace.models import ModelConfig, parse_model
-from fedpace.personal import methods
 from fedpace.server import (
     Annealing,
     AnyOptimizer,
@@ -280,7 +280,8 @@ class RunConfig(Settings):
             rounds=self.rounds,
             seed=self.seed,
             local=self.local,
-            gradient=self._gradient(),
+            # gradients are averaged over the same batches that local training would see
+            gradient=Gradient(epochs=self.local.epochs, batch=self.local.batch, max_steps=self.local.max_steps),
             cohort=self.cohort,
             guard=self.guard,
             buffers=self.buffers,
@@ -290,12 +291,6 @@ class RunConfig(Settings):
             config=self.model_dump(mode="json"),
             upgrade=upgraded,
         )
-
-    def _gradient(self) -> ClientWork:
-        """Gradients are averaged over the same batches that local training would see."""
-        if not isinstance(self.local, BatchedWork):
-            return Gradient()
-        return Gradient(epochs=self.local.epochs, batch=self.local.batch, max_steps=self.local.max_steps)
 
 
 def upgraded(config: dict[str, Any]) -> dict[str, Any]:

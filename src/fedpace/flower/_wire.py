@@ -11,8 +11,8 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
-from fedpace.client import parse_work
-from fedpace.core import Buffers, Tensors, Update, with_prefix
+from fedpace.client import works
+from fedpace.core import Buffers, Tensors, Update, parse, with_prefix
 from fedpace.engine import Turn
 
 TOKEN = "kept"  # in place of a client's state, which never travels: the name under which the client keeps it
@@ -66,7 +66,7 @@ def turns_from(content: RecordDict) -> list[Turn]:
         token = table.pop("state")
         found.append(
             Turn(
-                **{**table, "work": parse_work(table["work"])},
+                **{**table, "work": parse(works, table["work"])},
                 state={} if token is None else {TOKEN: torch.tensor(token)},
                 extras=with_prefix(f"{number}.", own),
             )

@@ -14,12 +14,12 @@ from flwr.clientapp import ClientApp
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from fedpace.client import Method
 from fedpace.core import Buffers, Device, Tensors, Update, devices, written_aside
 from fedpace.data import Federation
 from fedpace.engine import CLASSIFICATION, Turn, Worker, check_device, one_thread
 from fedpace.flower._wire import TOKEN, answers_record, model_from, to_record, to_tensors, turns_from
 from fedpace.flower.secure import secure_answer
+from fedpace.methods import Method
 from fedpace.tasks import Task
 
 log = logging.getLogger("fedpace")

@@ -1,0 +1,10 @@
+"""FedAvg's local training."""
+
+from __future__ import annotations
+
+from fedpace.methods._method import Method, methods
+
+
+@methods.register("sgd")
+class LocalSGD(Method):
+    """A few epochs of an optimizer on the task's loss, and nothing else (McMahan et al., 2017)."""
