@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 data_app = typer.Typer(no_args_is_help=True, help="Look at data before training on it.")
 app.add_typer(data_app, name="data")
-attack_app = typer.Typer(no_args_is_help=True, help="Attack the model of a finished run.")
+attack_app = typer.Typer(no_args_is_help=True, help="Attack finished models, or compare what rules bore.")
 app.add_typer(attack_app, name="attack")
 flower_app = typer.Typer(no_args_is_help=True, help="Run on Flower: simulations and real deployments.")
 app.add_typer(flower_app, name="flower")
@@ -63,6 +63,7 @@ class Kind(StrEnum):
     partitions = "partitions"
     shifts = "shifts"
     augmentations = "augmentations"
+    attacks = "attacks"
     rules = "rules"
     optimizers = "optimizers"
     tasks = "tasks"
@@ -381,6 +382,22 @@ def attack_membership(
         _print_json(runs)
         return
     out_console.print(attack_table(runs).rich())
+
+
+@attack_app.command(name="byzantine")
+def attack_byzantine(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of finished runs.")],
+    as_json: AsJson = False,
+) -> None:
+    """Compare what rules bear: runs with attackers (--set attackers=0.2 --set attack=sign_flip) and without."""
+    from fedpace.experiments.byzantine import byzantine_tables, read_attacked
+
+    runs = [read_attacked(folder) for folder in folders]
+    if as_json:
+        _print_json(runs)
+        return
+    for table in byzantine_tables(runs):
+        out_console.print(table.rich())
 
 
 @flower_app.command("new")

@@ -38,6 +38,16 @@ class Update:
     extras: Tensors = field(default_factory=dict)
     state: Tensors | None = None
 
+    def owned(self) -> Update:
+        """The same answer with tensors of its own, for whoever keeps it while others are asked for."""
+        return replace(
+            self,
+            vector=None if self.vector is None else self.vector.clone(),
+            buffers=None if self.buffers is None else self.buffers.clone(),
+            extras={name: tensor.clone() for name, tensor in self.extras.items()},
+            state=None if self.state is None else {name: tensor.clone() for name, tensor in self.state.items()},
+        )
+
     def to(self, device: torch.device) -> Update:
         """The same answer on a device; what lies there already is not copied."""
         return replace(

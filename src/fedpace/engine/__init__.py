@@ -1,5 +1,6 @@
 """The engine: round loop, cohorts, executors, checkpoints, run folder and events."""
 
+from fedpace.engine.attackers import Attackers
 from fedpace.engine.beginning import initial_module, task_of
 from fedpace.engine.checks import check_device
 from fedpace.engine.cohort import Cohort
@@ -13,6 +14,7 @@ from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
 __all__ = [
     "CLASSIFICATION",
     "IRRELEVANT",
+    "Attackers",
     "Cohort",
     "Execution",
     "Executor",

@@ -33,12 +33,15 @@ class Measuring(Settings):
         """Whether a round is measured; the last one always is."""
         return (number + 1) % self.every == 0 or number + 1 == rounds
 
-    def turns(self, federation: Federation, cohort: Sequence[int], state: Callable[[int], Tensors]) -> list[Turn]:
-        """The test set in chunks, then one turn per client, with the ``state`` that this client keeps."""
+    def measured(self, federation: Federation, cohort: Sequence[int]) -> Sequence[int]:
+        """The clients that a round measures."""
+        return range(len(federation)) if self.clients == "all" else cohort
+
+    def turns(self, federation: Federation, clients: Sequence[int], state: Callable[[int], Tensors]) -> list[Turn]:
+        """The test set in chunks, then one turn for each of the ``clients``, with the ``state`` that it keeps."""
         size = len(federation.test)
         turns = [Turn(-1, Evaluation(start=s, stop=s + CHUNK), 0, on="test") for s in range(0, size, CHUNK)]
-        measured = range(len(federation)) if self.clients == "all" else cohort
-        for client in measured if self.per_client else ():
+        for client in clients if self.per_client else ():
             shard = (federation.client_tests or federation.clients)[client]
             step = max(len(shard) // self.per_client, 1)  # evenly spread, because shards are sorted by class
             work = Evaluation(stop=step * self.per_client, step=step)

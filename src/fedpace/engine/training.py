@@ -14,8 +14,20 @@ import torch
 from torch import nn
 
 from fedpace.client import ClientWork, Gradient, Probe
-from fedpace.core import ClientError, Device, FlatModule, RoundRecord, RoundReport, Seconds, Tensors, Update, derive
+from fedpace.core import (
+    ClientError,
+    ConfigError,
+    Device,
+    FlatModule,
+    RoundRecord,
+    RoundReport,
+    Seconds,
+    Tensors,
+    Update,
+    derive,
+)
 from fedpace.data import Federation
+from fedpace.engine.attackers import Attackers
 from fedpace.engine.checks import check_classes, check_device, check_personal, check_task
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.events import Listener
@@ -42,6 +54,7 @@ class Plan:
     local: Method = field(default_factory=LocalSGD)
     task: Task = CLASSIFICATION
     gradient: ClientWork = field(default_factory=Gradient)
+    attackers: Attackers | None = None
     cohort: Cohort = field(default_factory=Cohort)
     guard: Guard = field(default_factory=Guard)
     buffers: BufferPolicy = "weighted_mean"
@@ -113,6 +126,8 @@ class Training:
             server_side=plan.local.server_side(layout, len(federation)),
             ruled=plan.local.ruled(layout),
         )
+        if execution.secure and plan.attackers is not None:
+            raise ConfigError("secure: attackers forge updates that they see, but nobody sees any; drop one of both")
         if execution.secure:
             self.server.check_sums(self.cohort_size)
         self._states = ClientStates()
@@ -146,6 +161,8 @@ class Training:
         }
         if len(self.federation) <= NAMED:
             description["client_names"] = list(self.federation.client_names)
+        if self.plan.attackers is not None:
+            description["attackers"] = sorted(self.plan.attackers.clients)
         if self.federation.encoding is not None:
             description["encoding"] = self.federation.encoding.to_json()
         return recorder.open(description, self.plan.upgrade, resume=resume)
@@ -203,7 +220,9 @@ class Training:
                     continue
                 case AskUpdates():
                     turns = self._turns(question, number)
-                    question.answer(waited.over(self._execution.run(turns, *model, question.extras)))
+                    answers = waited.over(self._execution.run(turns, *model, question.extras))
+                    attackers = self.plan.attackers
+                    question.answer(answers if attackers is None else attackers.forged(answers, number))
                 case AskSums():
                     turns = self._turns(question, number)
                     with waited:
@@ -259,7 +278,8 @@ class Training:
             return {}
         personal, server_side = self.plan.local.personal, self.server.server_side
         if not personal:
-            turns = self.plan.measuring.turns(self.federation, cohort, self._state)
+            measured = self._honest(self.plan.measuring.measured(self.federation, cohort))
+            turns = self.plan.measuring.turns(self.federation, measured, self._state)
         else:
             turns = [
                 Turn(
@@ -270,13 +290,18 @@ class Training:
                     state=self._state(client),
                     extras={} if server_side is None else server_side.sends_to(client),
                 )
-                for client in range(len(self.federation))
+                for client in self._honest(range(len(self.federation)))
             ]
         extras = self.server.extras(self.plan.schedule.stage(number).exchanges[0])
         answers = self._execution.run(turns, self.server.vector, self.server.buffers, extras)
         on = "train" if self.federation.client_tests is None else "test"
         found = collect(zip(turns, answers, strict=True), self.plan.task, personal=personal)
         return {**found, "clients_on": on}
+
+    def _honest(self, clients: Sequence[int]) -> list[int]:
+        """Those whose results somebody cares about."""
+        attackers = self.plan.attackers
+        return [client for client in clients if attackers is None or client not in attackers.clients]
 
     def _warn(self, message: str) -> None:
         for listener in self._listeners:

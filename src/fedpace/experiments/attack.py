@@ -53,7 +53,7 @@ def attack_membership(
     most ``examples`` of each, and of both as many as the smaller set has. ``data`` and ``model`` are what the run was
     given in place of what its config names; the weights come from the run folder in any case.
     """
-    config, federation, module = _restored(Path(folder), data, model)
+    config, federation, module = restored(Path(folder), data, model)
     task = task_of(federation, config.task)
     trained = {client for record in read_rounds(Path(folder)) for client in record.cohort}
     kinds = ([federation.clients[client] for client in sorted(trained)], [federation.test])
@@ -72,8 +72,8 @@ def attack_membership(
     return AttackedRun(Path(folder), config.method, config.seed, attack, on_members, on_others, task.headline)
 
 
-def _restored(
-    folder: Path, data: Data | Federation | None, model: Model | None
+def restored(
+    folder: Path, data: Data | Federation | None = None, model: Model | None = None
 ) -> tuple[RunConfig, Federation, nn.Module]:
     """Config, data and trained model of a finished run, as far as they are what they were."""
     run = read_run(folder)

@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from fedpace.aggregation import rules
+from fedpace.attacks import attacks
 from fedpace.core import Registry
 from fedpace.data import augmentations, partitions, shifts, sources
 from fedpace.experiments.presets import load_config, preset_names
@@ -29,6 +30,7 @@ def catalogue(kind: str) -> dict[str, str]:
         "partitions": partitions,
         "shifts": shifts,
         "augmentations": augmentations,
+        "attacks": attacks,
         "rules": rules,
         "optimizers": optimizers,
         "tasks": tasks,

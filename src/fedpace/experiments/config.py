@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
 
 from fedpace.aggregation import Dampened, Mean
+from fedpace.attacks import Attack, SignFlip, attacks
 from fedpace.client import Gradient
 from fedpace.core import ConfigError, Device, Settings, Weights, by_name, devices, first_error
 from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts
@@ -161,6 +162,8 @@ class RunConfig(Settings):
     secure: Annotated[Secure | None, BeforeValidator(_switched)] = None
     buffers: BufferPolicy = "weighted_mean"
     guard: Guard = Guard()
+    attackers: float = Field(0.0, ge=0, lt=1)  # share of all clients that do the attack instead of what they should
+    attack: SerializeAsAny[Annotated[Attack, by_name(attacks)]] = SignFlip()
     measuring: Measuring = Measuring()
     device: Annotated[Device, AfterValidator(_found)] = "cpu"
     executor: SerializeAsAny[Annotated[Executor, by_name(executors, "processes")]] = Processes()

@@ -16,7 +16,17 @@ from torch import nn
 from fedpace.analysis import Summary, metric_and_similarity, run_overview, summarise
 from fedpace.core import ConfigError, RoundRecord
 from fedpace.data import Data, Federation, load
-from fedpace.engine import Executor, Listener, initial_module, read_metric, read_rounds, read_run, task_of, train
+from fedpace.engine import (
+    Attackers,
+    Executor,
+    Listener,
+    initial_module,
+    read_metric,
+    read_rounds,
+    read_run,
+    task_of,
+    train,
+)
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.tracking import trackers
 from fedpace.models import Model as Model
@@ -92,7 +102,7 @@ def execute(
     if config.secure is not None and executor is None:
         raise ConfigError("secure: clients sum updates on Flower's nodes; expected --engine flower-…, found local")
     federation = federate(config, data)
-    plan = replace(config.plan(), task=task_of(federation, config.task))
+    plan = replace(config.plan(), task=task_of(federation, config.task), attackers=_attackers(config, federation))
     module = initial_model(config, federation, model, plan.task)
     heard = [*listeners, *trackers(config.track, out)]
     plan = plan if executor is None else replace(plan, executor=executor)
@@ -104,12 +114,19 @@ def execute(
 def federate(config: RunConfig, data: Data | Federation | None = None) -> Federation:
     """The clients of a run: the data that the config names (or ``data``), dealt by its partition, shift and seed.
 
-    Clients that are given are dealt already; augmentations that the config names are applied to them, too.
+    Clients that are given are dealt already; augmentations that the config names are applied to them, too, and
+    attackers among them train on what they falsified.
     """
     if not isinstance(data, Federation):
         data = data or _load(config.data.source, config.data.size, tuple(config.data.options.items()))
         data = data.partition(config.data.partition, shift=config.data.shift, seed=config.seed)
-    return data.augmented(*config.data.augment) if config.data.augment else data
+    data = data.augmented(*config.data.augment) if config.data.augment else data
+    attackers = _attackers(config, data)
+    return data if attackers is None else attackers.poisoned(data)
+
+
+def _attackers(config: RunConfig, federation: Federation) -> Attackers | None:
+    return Attackers.among(len(federation), config.attackers, config.attack, config.seed)
 
 
 def initial_model(
