@@ -3,17 +3,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
-from fedpace.cli import main
+from fedpace.cli import ENDING, main
 from fedpace.core import ConfigError, FedpaceError
 from fedpace.experiments import preset_names
 
 from .data.helpers import png, write_parquet
+from .processes import alive, children, has_proc, hears_signals, until, with_modules
 
 Ended = namedtuple("Ended", "code out err")
 
@@ -24,16 +24,17 @@ FAST = (*LINEAR, *SHORT, "--rounds", "2")
 
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
-    """The working folder of a command: empty, and without a terminal. Its own handler of SIGTERM ends with the test."""
+    """The working folder of a command: empty, and without a terminal. Its own handlers of signals end with the test."""
     for name in ("FEDPACE_DATA", "FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FEDPACE_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in ENDING}
     yield folder
-    signal.signal(signal.SIGTERM, handler)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -55,9 +56,13 @@ def fedpace(monkeypatch, capfd):
 
 def process(*arguments, **environment):
     """Runs the command line in a process of its own."""
-    command = [sys.executable, "-m", "fedpace.cli", *map(str, arguments)]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+        [sys.executable, "-m", "fedpace.cli", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        preexec_fn=hears_signals,
     )
 
 
@@ -81,6 +86,11 @@ def snapshot(folder):
 
 def run_json(folder):
     return json.loads((Path(folder) / "run.json").read_text())
+
+
+def rounds_of(folder):
+    file = Path(folder) / "rounds.jsonl"
+    return len(file.read_text().splitlines()) if file.exists() else 0
 
 
 def losses(folder):
@@ -545,7 +555,8 @@ def test_help_does_not_wait_for_torch():
     assert "compare" in found.stdout
 
 
-def test_a_stopped_run_goes_on_as_if_never_stopped(fedpace, place, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stopped_run_goes_on_as_if_never_stopped(fedpace, place, monkeypatch, number):
     modules = place.parent / "modules"
     modules.mkdir()
     (modules / "sluggish.py").write_text(
@@ -561,22 +572,31 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(fedpace, place, monkeypatch):
     )
     monkeypatch.syspath_prepend(modules)
     arguments = ["run", "fedavg", *SHORT, "--model", "sluggish:Sluggish", "--rounds", "12"]
-    child = process(*arguments, "--out", "stopped", PAUSE="0.05", PYTHONPATH=str(modules))
-    deadline = time.monotonic() + 60
-    while child.poll() is None and time.monotonic() < deadline:
-        if (place / "stopped" / "rounds.jsonl").exists() and len(losses("stopped")) >= 2:
-            break
-        time.sleep(0.02)
-    child.send_signal(signal.SIGINT)
+    child = process(*arguments, "--out", "stopped", PAUSE="0.05", PYTHONPATH=with_modules(modules))
+    assert until(lambda: rounds_of("stopped") >= 2 or child.poll() is not None, 120)
+    child.send_signal(number)
     found = ended(child)
-    assert found.code == 130
-    assert "Traceback" not in found.err
+    assert found.code == 128 + number
+    assert found.err == "stopped; finished rounds are kept: the same command goes on (run: with --resume)\n"
     assert 2 <= len(losses("stopped")) < 12
     for folder in ("stopped", "straight"):
         assert fedpace(*arguments, "--out", folder, "--resume").code == 0
     assert losses("stopped") == losses("straight")
     models = [(place / folder / "model.safetensors").read_bytes() for folder in ("stopped", "straight")]
     assert models[0] == models[1]
+
+
+@has_proc
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_no_run_of_a_comparison_outlives_it(place, number):
+    endless = ["--seeds", "0", *LINEAR, *SHORT, "--rounds", "1000000", "--workers", "2", "--out", "runs"]
+    child = process("compare", "fedavg", "gma", *endless)
+    assert until(lambda: min(map(rounds_of, ("runs/fedavg-seed0", "runs/gma-seed0"))) > 0, 120)
+    workers = children(child.pid)
+    assert len(workers) == 2
+    child.send_signal(number)
+    assert ended(child).code == (-signal.SIGKILL if number == signal.SIGKILL else 129)
+    assert until(lambda: not any(map(alive, workers)))
 
 
 def test_compare_writes_a_report_and_report_reads_folders_of_runs(fedpace, tmp_path):

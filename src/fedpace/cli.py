@@ -31,7 +31,8 @@ app.add_typer(attack_app, name="attack")
 flower_app = typer.Typer(no_args_is_help=True, help="Run on Flower: simulations and real deployments.")
 app.add_typer(flower_app, name="flower")
 out_console, err_console = Console(), Console(stderr=True)
-INTERRUPTED = 130  # what typer ends with after Ctrl-C
+ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+STOPPED = {128 + number for number in ENDING}  # exit codes after these signals; typer's after Ctrl-C is the same
 UsageError: Any = typer.BadParameter.__base__  # click's, or the copy of it within typer
 
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key; repeat as needed.")]
@@ -89,12 +90,16 @@ class ScaleOption(StrEnum):
 
 def main() -> None:
     """Entry point: one line instead of a traceback, unless ``--debug`` is given."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwind, so that worker processes end too
+    for number in ENDING:
+        if signal.getsignal(number) == signal.SIG_DFL:  # python handles Ctrl-C; nohup and & have signals ignored
+            signal.signal(number, _unwind)
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         # Not standalone: typer would print a usage error as a box of five lines and swallow an interrupt.
         code = app(arguments, prog_name="fedpace", standalone_mode=False)
+    except SystemExit as end:
+        code = end.code
     except Exception as error:
         message = _one_line(error)
         if debug or message is None:
@@ -102,9 +107,15 @@ def main() -> None:
         if message:  # empty if the help was shown because there were no arguments
             err_console.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
         raise SystemExit(2) from None
-    if code == INTERRUPTED:
+    if code in STOPPED:
         err_console.print("stopped; finished rounds are kept: the same command goes on (run: with --resume)")
     raise SystemExit(code or 0)
+
+
+def _unwind(number: int, _: object) -> None:
+    """End orderly, so that worker processes end too; a terminal that closes may say so twice."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def _one_line(error: Exception) -> str | None:

@@ -15,6 +15,7 @@ from fedpace.engine import Processes, Serial, train
 from fedpace.engine.worker import Turn, Worker
 from fedpace.methods import LocalSGD
 from tests.engine import small
+from tests.processes import alive, has_proc, until
 from tests.records import untimed
 
 
@@ -103,6 +104,79 @@ def test_a_client_that_kills_every_worker_is_dropped_and_named():
     assert "died 3 times" in record.dropped[0].reason
 
 
+class StoppedOnce(LocalSGD):
+    """Trains, but the worker that first comes to client 1 is stopped in the middle of its work."""
+
+    mark: Path
+
+    def __call__(self, vector, shard, context):
+        if context.client == 1 and not self.mark.exists():
+            self.mark.write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return super().__call__(vector, shard, context)
+
+
+@has_proc
+def test_a_stopped_worker_is_replaced_and_the_result_is_bitwise_the_same(reference, tmp_path):
+    mark = tmp_path / "worker"
+    plan = small.plan(executor=Processes(workers=2, turn_timeout=3), local=StoppedOnce(max_steps=2, mark=mark))
+    outcome = train(small.module(), small.federation(), plan)
+    assert torch.equal(small.weights(outcome.module), small.weights(reference.module))
+    assert all(record.dropped == [] for record in outcome.records)
+    assert not alive(int(mark.read_text()))
+
+
+class Hangs(ClientWork):
+    """Client 1 does not answer before a file is there."""
+
+    until: Path = Path("never")
+
+    def __call__(self, vector, shard, context):
+        while context.client == 1 and not self.until.exists():
+            time.sleep(0.02)
+        return Update(context.client, vector, len(shard))
+
+
+def asked(execution, turns):
+    start = Worker(small.module(), small.federation()).model
+    return [(update.client, update.failure) for update in execution.run(turns, start.vector, start.buffers)]
+
+
+def test_a_client_that_hangs_twice_is_dropped_and_named():
+    with Processes(workers=2, turn_timeout=1).start(small.module(), small.federation()) as execution:
+        found = asked(execution, [Turn(client, Hangs(), 0) for client in range(3)])
+    assert found == [(0, None), (1, "took longer than 1 s"), (2, None)]
+
+
+def test_a_worker_that_is_stopped_while_it_is_told_something_long_is_replaced():
+    long = {"long": torch.zeros(1_000_000)}  # more than a pipe holds, so that sending waits for the receiver
+    with Processes(workers=1, turn_timeout=1).start(small.module(), small.federation()) as execution:
+        os.kill(execution._processes[0].process.pid, signal.SIGSTOP)
+        assert asked(execution, [Turn(0, Hangs(), 0, extras=long)]) == [(0, None)]
+
+
+def test_without_a_time_limit_a_line_tells_of_a_silent_client(monkeypatch, tmp_path):
+    module, said = sys.modules[Processes.__module__], []
+
+    def warning(*words):
+        said.append(words[0] % words[1:])
+        (tmp_path / "told").touch()
+
+    monkeypatch.setattr(module.log, "warning", warning)
+    with Processes(workers=1).start(small.module(), small.federation()) as execution:
+        (worker,) = execution._processes
+        worker.patience = 0.1
+        assert asked(execution, [Turn(1, Hangs(until=tmp_path / "told"), 0)]) == [(1, None)]
+    assert said[0].startswith(f"client 1: no answer from its worker (process {worker.process.pid}) for")
+
+
+def test_stopped_workers_end_with_their_run():
+    with Processes(workers=2).start(small.module(), small.federation()) as execution:
+        for worker in execution._processes:
+            os.kill(worker.process.pid, signal.SIGSTOP)
+    assert not any(worker.process.is_alive() for worker in execution._processes)
+
+
 class Raises(LocalSGD):
     """Some clients fail."""
 
@@ -175,21 +249,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to look for processes in")
+@has_proc
 def test_workers_of_a_server_that_was_killed_in_the_middle_of_a_message_end():
     root = Path(__file__).parents[2]
     found = subprocess.run([sys.executable, "-c", KILLED], cwd=root, stdout=subprocess.PIPE, text=True, timeout=60)
     assert found.returncode == -signal.SIGKILL
     workers = [int(pid) for pid in found.stdout.split()]
     assert len(workers) == 2
-    deadline = time.monotonic() + 20
-    while any(map(alive, workers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(alive, workers))
+    assert until(lambda: not any(map(alive, workers)))

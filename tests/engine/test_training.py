@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from fedpace.aggregation import Dampened, Masked
-from fedpace.core import ConfigError, DataError, RoundRecord, RunFolderError
+from fedpace.core import ClientError, ConfigError, DataError, RoundRecord, RunFolderError
 from fedpace.data import load
 from fedpace.engine import Cohort, Listener, Measuring, RunFolder, Serial, read_rounds, read_run, train
+from fedpace.methods import LocalSGD
 from fedpace.server import Annealing, Guard, Schedule
 from tests.engine import small
 from tests.records import untimed
@@ -54,6 +55,15 @@ def test_data_of_one_class_are_refused():
     federation = load((images, labels)).partition("iid", clients=2)
     with pytest.raises(DataError, match=r"^arrays/iid: expected two classes or more, found only '3'$"):
         train(small.module(), federation, small.plan(executor=Serial()))
+
+
+@pytest.mark.parametrize(("rounds", "stopped_after"), [(2, 2), (12, 10)])
+def test_a_run_that_never_could_use_an_update_is_no_result(tmp_path, rounds, stopped_after):
+    diverging = {"schedule": Schedule(), "local": LocalSGD(max_steps=2, lr=1e38), "measuring": Measuring(per_client=0)}
+    for resume in (False, True):
+        with pytest.raises(ClientError, match=f"no update could be used in {stopped_after} rounds; the first one: not"):
+            run(tmp_path / "run", resume, rounds=rounds, **diverging)
+        assert len(read_rounds(tmp_path / "run")) == stopped_after
 
 
 def test_dampening_with_one_client_is_the_plain_mean():

@@ -1,3 +1,4 @@
+import logging
 import multiprocessing as mp
 import os
 import signal
@@ -21,18 +22,19 @@ def fresh(**overrides):
 
 
 class Mortal(Flat):
-    """A model whose process is killed in the middle of training, once."""
+    """A model whose process is killed (or what else the signal does) in the middle of training, once."""
 
-    def __init__(self, marker):
+    def __init__(self, marker, number=signal.SIGKILL):
         super().__init__()
         self.marker = marker
+        self.number = number
         self.left = 8
 
     def forward(self, x):
         self.left -= self.training
         if self.left == 0 and not self.marker.exists():
             self.marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.number)
         return super().forward(x)
 
 
@@ -94,6 +96,29 @@ def test_a_run_whose_process_is_killed_is_completed_by_the_same_call(tmp_path):
     assert 0 < len(Result.read(jobs[0].folder).records) < 6
     (result,) = run_batch(jobs, QUIET, model=model, workers=2)
     assert measured(result.records) == measured(execute(jobs[0].config, model=model).records)
+
+
+def test_a_stopped_process_is_told_of_and_goes_on_when_it_is_allowed_to(tmp_path, monkeypatch):
+    said = []
+
+    def warning(text, *values):
+        said.append(text % values)
+        os.kill(values[-1], signal.SIGCONT)
+
+    monkeypatch.setattr(logging.getLogger("fedpace"), "warning", warning)
+    model = Mortal(tmp_path / "marker", signal.SIGSTOP)
+    (result,) = run_batch([job(tmp_path, "halted", rounds=6)], QUIET, model=model, workers=2)
+    assert len(said) == 1
+    assert said[0].startswith("halted · seed 0: its process was stopped; it goes on after: kill -CONT ")
+    assert measured(result.records) == measured(execute(fast_config(rounds=6), model=model).records)
+
+
+def test_a_time_limit_for_turns_holds_in_runs_side_by_side(tmp_path):
+    model = Mortal(tmp_path / "marker", signal.SIGSTOP)
+    limited = job(tmp_path, "limited", rounds=6, executor={"name": "processes", "turn_timeout": 2})
+    (result,) = run_batch([limited], QUIET, model=model, workers=2)
+    assert (tmp_path / "marker").exists()
+    assert measured(result.records) == measured(execute(fast_config(rounds=6), model=model).records)
 
 
 def test_a_run_that_was_interrupted_goes_on_where_it_was(tmp_path):

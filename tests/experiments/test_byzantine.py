@@ -107,7 +107,7 @@ def test_a_table_of_rules_and_attacks(tmp_path):
 
 
 def test_a_share_that_is_no_client_is_refused():
-    with pytest.raises(ConfigError, match="0.1 of 5 clients are 0: expected at least one"):
+    with pytest.raises(ConfigError, match=r"0\.1 of 5 clients are 0: expected at least one"):
         execute(lying(share=0.1))
 
 

@@ -41,6 +41,7 @@ from fedpace.methods import LocalSGD, Method
 from fedpace.server import AskProbes, AskSums, AskUpdates, BufferPolicy, Guard, Round, Schedule, Server
 from fedpace.tasks import Task
 
+HOPELESS = 10  # rounds from the first one on without a usable update, after which a run stops
 NAMED = 1000  # clients up to which a run folder knows their names
 
 
@@ -171,16 +172,25 @@ class Training:
         for message in self.warnings:
             self._warn(message)
         for number in range(len(records), self.plan.rounds):
+            self._check_hope(records)
             record = self.round(number)
             records.append(record)
             for listener in self._listeners:
                 listener.finished_round(record)
+        self._check_hope(records)
         self._warn_of_idle_search(records)
         self._model.layout.put_shared(self._model.vector, self.server.vector)
         self._model.buffers.copy_(self.server.buffers)
         for listener in self._listeners:
             listener.ended(folder.path if folder is not None else None)
         return Outcome(self._model.module.eval(), records, self.warnings)
+
+    def _check_hope(self, records: Sequence[RoundRecord]) -> None:
+        """A run that never could use a client's update has trained nothing: it is no result."""
+        enough = min(HOPELESS, self.plan.rounds)
+        if len(records) >= enough and all(record.dropped and not record.used for record in records):
+            reason = records[0].dropped[0].reason
+            raise ClientError(f"no update could be used in {len(records)} rounds; the first one: {reason}")
 
     def state(self) -> Tensors:
         """Everything that the next round depends on."""

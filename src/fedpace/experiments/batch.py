@@ -16,7 +16,7 @@ from rich.console import Console
 from fedpace.analysis import unfair
 from fedpace.core import ConfigError, FedpaceError, RoundRecord, RunFolderError
 from fedpace.data import Data, Federation
-from fedpace.engine import RunFolder, Serial, check_device, read_rounds
+from fedpace.engine import Processes, RunFolder, Serial, check_device, read_rounds
 from fedpace.engine.executors import cores
 from fedpace.experiments.config import RunConfig, upgraded
 from fedpace.experiments.parallel import Work, forks, named, side_by_side
@@ -118,6 +118,14 @@ def at_once(jobs: Sequence[Job], workers: int | None) -> int:
     return 1
 
 
+def on_one_core(config: RunConfig) -> RunConfig:
+    """The same run beside others: it trains in its own process, or in one more that can be ended after a time limit."""
+    given = config.executor
+    limited = isinstance(given, Processes) and given.turn_timeout is not None
+    executor = given.model_copy(update={"workers": 1}) if limited else Serial()
+    return config.model_copy(update={"executor": executor})
+
+
 def _title(job: Job) -> str:
     return f"{job.label} · seed {job.config.seed}"
 
@@ -132,10 +140,9 @@ def _run_all(
     jobs: Sequence[Job], data: Data | Federation | None, model: Model | None, workers: int
 ) -> Iterator[list[Path]]:
     """Run jobs, ``workers`` at a time; yields now and then the folders in which something may have happened."""
-    changes = {"executor": Serial()} if forks(workers) else {}
     works = {}
     for job in jobs:
-        config = job.config.model_copy(update=changes)
+        config = on_one_core(job.config) if forks(workers) else job.config
         run = partial(execute, config, data=data, model=model, out=job.folder, resume=True)
         works[job.folder] = Work(_title(job), run)
     return side_by_side(works, workers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing as mp
-import signal
+import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-import torch
-
 from fedpace.core import FedpaceError
-from fedpace.engine.executors import can_fork
+from fedpace.engine.executors import begin_child, can_fork
 
 POLL = 0.2  # seconds between two looks at what is running
+log = logging.getLogger("fedpace")
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -81,6 +80,7 @@ class _Running:
 
     def finished(self) -> bool:
         """Whether the work is done; raises what went wrong in it."""
+        self._tell_if_stopped()
         if self._process.is_alive():
             return False
         self._process.join()
@@ -90,16 +90,20 @@ class _Running:
             raise FedpaceError(f"{self._title}: its process ended with exit code {self._process.exitcode}")
         return True
 
+    def _tell_if_stopped(self) -> None:
+        pid = self._process.pid
+        with suppress(ChildProcessError):  # it has ended
+            if pid is not None and os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG) is not None:
+                log.warning("%s: its process was stopped; it goes on after: kill -CONT %d", self._title, pid)
+
     def stop(self) -> None:
-        """End the work; it can be resumed."""
-        self._process.terminate()
+        """End the work by force, because a stopped process hears nothing else; it can be resumed."""
+        self._process.kill()
         self._process.join()
 
 
 def _child(work: Work, errors: Any) -> None:
-    torch.set_num_threads(1)  # first of all: a forked process hangs if it uses the thread pool that its parent started
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business: it ends its children
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    begin_child()
     logging.getLogger("fedpace").setLevel(logging.ERROR)  # warnings are in run.json; several runs would mix them up
     try:
         work.do()

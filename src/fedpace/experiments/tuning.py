@@ -19,8 +19,8 @@ from rich.progress import Progress
 from fedpace.analysis import Side, TextTable, summarise
 from fedpace.core import ClientError, ConfigError, RoundRecord
 from fedpace.data import Data, Federation
-from fedpace.engine import Listener, Serial, read_rounds, task_of
-from fedpace.experiments.batch import Job, at_once, check_jobs, plan_jobs, slug
+from fedpace.engine import Listener, read_rounds, task_of
+from fedpace.experiments.batch import Job, at_once, check_jobs, on_one_core, plan_jobs, slug
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.parallel import Work, forks, named, side_by_side
 from fedpace.experiments.progress import progress_bars
@@ -331,7 +331,7 @@ def _check(
 
 def _serial(runs: Callable[[Overrides], list[RunConfig]], settings: Overrides) -> list[RunConfig]:
     """Each tuning has one core."""
-    return [run.model_copy(update={"executor": Serial()}) for run in runs(settings)]
+    return [on_one_core(run) for run in runs(settings)]
 
 
 def _bar(bars: Progress, candidate: Candidate, trials: int, standing: Standing) -> Callable[[], None]:

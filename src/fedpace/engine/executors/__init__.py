@@ -1,7 +1,8 @@
 """Executors: where client work runs. The result does not depend on the choice."""
 
+from fedpace.engine.executors._child import begin_child
 from fedpace.engine.executors._executor import Execution, Executor, can_fork, cores, executors
 from fedpace.engine.executors.processes import Processes
 from fedpace.engine.executors.serial import Serial
 
-__all__ = ["Execution", "Executor", "Processes", "Serial", "can_fork", "cores", "executors"]
+__all__ = ["Execution", "Executor", "Processes", "Serial", "begin_child", "can_fork", "cores", "executors"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
-import signal
+import socket
+import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from time import monotonic
 from typing import Any
 
 import torch
@@ -19,13 +23,18 @@ from torch import Tensor, nn
 
 from fedpace.core import Buffers, ConfigError, Device, Layout, Tensors, Update, devices
 from fedpace.data import Federation
+from fedpace.engine.executors._child import begin_child
 from fedpace.engine.executors._executor import Execution, Executor, can_fork, cores, executors
 from fedpace.engine.executors.serial import Serial
 from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
 from fedpace.tasks import Task
 
 ATTEMPTS = 3  # a turn that kills this many workers is given up as a failed client
-ORPHAN_CHECK = 2.0  # seconds after which an idle worker looks whether its server is still there
+LATE_ATTEMPTS = 2  # a turn that takes too long this many times, too
+LOOK = 0.5  # seconds between two looks at workers that are silent
+PATIENCE = 60.0  # seconds of silence after which a line is logged; doubled each time, because slow turns are no fault
+
+log = logging.getLogger("fedpace")
 
 
 @executors.register("processes")
@@ -34,14 +43,16 @@ class Processes(Executor):
 
     Parameters, buffers and update rows lie in shared memory; data is inherited (memory-mapped or copy-on-write). Only
     small messages are pickled, and what few methods send along or keep with a client. A worker that dies is replaced
-    and its turn done again, with bitwise the same result.
+    and its turn done again, with bitwise the same result. So is one that works on a turn for more than
+    ``turn_timeout`` seconds, because it hangs or was stopped; the second time, the client is dropped.
 
-    On one GPU there is nothing to divide, so unless ``workers`` says otherwise, clients train in this process. Of
-    several, each worker takes one; workers are spawned then, with a copy of the data, because what is forked from a
-    process that knows CUDA cannot use it. The server aggregates on the host.
+    On one GPU there is nothing to divide, so unless ``workers`` or ``turn_timeout`` say otherwise, clients train in
+    this process. Of several, each worker takes one; workers are spawned then, with a copy of the data, because what is
+    forked from a process that knows CUDA cannot use it. The server aggregates on the host.
     """
 
     workers: int | None = Field(None, ge=1)
+    turn_timeout: float | None = Field(None, gt=0, le=1e9)
 
     def start(
         self,
@@ -54,9 +65,10 @@ class Processes(Executor):
         """Bring up the workers."""
         places = devices.choose_all(device)
         workers = self.workers or (cores() if places == [devices.HOST] else len(places))
-        if workers == 1 and places != [devices.HOST]:
+        if workers == 1 and places != [devices.HOST] and self.turn_timeout is None:
             return Serial().start(module, federation, layout, task, device)
-        return _ProcessExecution(Worker(copy.deepcopy(module), federation, layout, task), workers, places)
+        worker = Worker(copy.deepcopy(module), federation, layout, task)
+        return _ProcessExecution(worker, workers, places, self.turn_timeout)
 
 
 @dataclass
@@ -129,13 +141,27 @@ class _Process:
     pipe: Connection
     place: torch.device
     job: tuple[int, int] | None = None  # number of the turn, number of the row its answer goes to
+    since: float = 0.0  # when it was given that
+    patience: float = PATIENCE
+    late: bool = False  # ended because it took too long
+
+    def end(self) -> None:
+        """By force, because a stopped process hears nothing else."""
+        self.process.kill()
 
 
 class _ProcessExecution(Execution):
-    def __init__(self, worker: Worker, workers: int, places: Sequence[torch.device] = (devices.HOST,)) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        workers: int,
+        places: Sequence[torch.device] = (devices.HOST,),
+        turn_timeout: float | None = None,
+    ) -> None:
         # Fork shares the data without copying and starts in milliseconds; elsewhere workers are spawned.
         forks = can_fork() and all(place == devices.HOST for place in places)
         self._context: Any = mp.get_context("fork" if forks else "spawn")
+        self._turn_timeout = turn_timeout
         self._worker = worker  # on the host: each process takes it to a place of its own
         try:
             self._server = _Row.like(self._worker)
@@ -147,7 +173,9 @@ class _ProcessExecution(Execution):
 
     def _spawn(self, place: torch.device) -> _Process:
         ours, theirs = self._context.Pipe()
-        arguments = (theirs, ours, self._worker, place, self._server, self._rows, os.getpid())
+        if self._turn_timeout is not None:
+            _limit(ours, self._turn_timeout)
+        arguments = (theirs, self._worker, place, self._server, self._rows)
         process = self._context.Process(target=_serve, args=arguments, daemon=True, name="fedpace-worker")
         process.start()
         theirs.close()
@@ -168,7 +196,7 @@ class _ProcessExecution(Execution):
                 for worker in self._processes:
                     if worker.job is None and waiting and free:
                         self._hand_out(worker, waiting.pop(), free.pop(), turns, attempts)
-                for worker in self._ready():
+                for worker in self._ready(turns):
                     if worker.job is None:  # it died idle
                         self._replace(worker)
                         continue
@@ -185,18 +213,34 @@ class _ProcessExecution(Execution):
 
     def _hand_out(self, worker: _Process, number: int, row: int, turns: Sequence[Turn], attempts: list[int]) -> None:
         attempts[number] += 1
-        worker.job = (number, row)
+        worker.job, worker.since = (number, row), monotonic()
         turn = turns[number]
         try:
             worker.pipe.send(
                 (row, replace(turn, state={}, extras={}), _packed(turn.state), self._extras, _packed(turn.extras))
             )
-        except OSError:  # it died; the next look at it finds the closed pipe and replaces it
+        except OSError:  # it died or was stopped; the next look at it finds the closed pipe and replaces it
+            worker.end()
             attempts[number] -= 1
 
-    def _ready(self) -> list[_Process]:
-        ready = wait([worker.pipe for worker in self._processes])
+    def _ready(self, turns: Sequence[Turn]) -> list[_Process]:
+        """Workers that answered or died. One that is at work on a turn for too long dies now."""
+        ready = wait([worker.pipe for worker in self._processes], timeout=LOOK)
+        for worker in self._processes:
+            if worker.job is not None and worker.pipe not in ready:
+                self._watch(worker, turns[worker.job[0]].client)
         return [worker for worker in self._processes if worker.pipe in ready]
+
+    def _watch(self, worker: _Process, client: int) -> None:
+        silent = monotonic() - worker.since
+        if self._turn_timeout is not None and silent > self._turn_timeout:
+            worker.late = True
+            worker.end()
+        elif silent > worker.patience:
+            worker.patience *= 2
+            whose = f"client {client}" if client >= 0 else "the test set"
+            said = "%s: no answer from its worker (process %d) for %.0f s; executor.turn_timeout limits such a wait"
+            log.warning(said, whose, worker.process.pid, silent)
 
     def _receive(self, worker: _Process, client: int, attempts: int) -> _Answer | None:
         """The answer of a worker that is ready; ``None`` if it died instead, in which case it is replaced."""
@@ -204,48 +248,45 @@ class _ProcessExecution(Execution):
             answer: _Answer = worker.pipe.recv()
             return answer
         except (EOFError, OSError):
+            late = worker.late
             self._replace(worker)
-            if attempts < ATTEMPTS:
+            if attempts < (LATE_ATTEMPTS if late else ATTEMPTS):
                 return None
-            return _Answer(Update(client, failure=f"its worker process died {attempts} times (out of memory?)"))
+            died = f"its worker process died {attempts} times (out of memory?)"
+            return _Answer(Update(client, failure=f"took longer than {self._turn_timeout:g} s" if late else died))
 
     def _replace(self, worker: _Process) -> None:
         worker.pipe.close()
+        worker.end()
         worker.process.join(timeout=1)
         fresh = self._spawn(worker.place)
-        worker.process, worker.pipe = fresh.process, fresh.pipe
+        worker.process, worker.pipe, worker.late = fresh.process, fresh.pipe, False
 
     def close(self) -> None:
         for worker in self._processes:
             worker.pipe.close()
+            worker.end()
         for worker in self._processes:
-            worker.process.terminate()
             worker.process.join()
 
 
-def _serve(
-    pipe: Connection,
-    other_end: Connection,
-    worker: Worker,
-    place: torch.device,
-    server: _Row,
-    rows: list[_Row],
-    parent: int,
-) -> None:
-    """Main loop of a worker process: it ends when its pipe closes or its parent is gone."""
-    other_end.close()  # inherited; or a message that a killed server left unfinished would be waited for forever
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's business
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    torch.set_num_threads(1)
+def _limit(pipe: Connection, seconds: float) -> None:
+    """Give up a message half-way, with an OSError, if the other end is stopped in the middle of it."""
+    if os.name != "posix":
+        return
+    duration = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, duration)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, duration)
+
+
+def _serve(pipe: Connection, worker: Worker, place: torch.device, server: _Row, rows: list[_Row]) -> None:
+    """Main loop of a worker process."""
+    begin_child()
     worker.move(place)
-    try:
+    with suppress(EOFError, OSError):  # the server is gone
         while True:
-            while not pipe.poll(ORPHAN_CHECK):
-                if os.getppid() != parent:
-                    return
             row, turn, state, extras, own = pipe.recv()
             turn = replace(turn, state=_unpacked(state), extras=_unpacked(own))
             answer = worker.answer(turn, server.vector, server.buffers, _unpacked(extras))
             pipe.send(_Answer.split(answer, rows[row]))
-    except (EOFError, OSError):
-        return
