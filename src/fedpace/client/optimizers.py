@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -59,5 +60,6 @@ def takes(name: str, key: str) -> bool:
     return name in _NAMES and key in _taken(name)
 
 
+@cache
 def _taken(name: str) -> list[str]:
     return [key for key in inspect.signature(getattr(torch.optim, _NAMES[name])).parameters if key != "params"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, Protocol, Self
+from typing import Annotated, Any, Self
 
 import torch
 from pydantic import Field, JsonValue, SerializeAsAny, field_validator, model_validator
@@ -15,6 +15,7 @@ from fedpace.client._work import Context
 from fedpace.client.batches import Batches
 from fedpace.client.optimizers import check_optimizer, make_optimizer, takes
 from fedpace.client.rates import Constant, Rate, rates
+from fedpace.client.steps import AdamSteps, SGDSteps, Steps
 from fedpace.core import FlatModule, Inputs, Layout, Precision, by_name, devices
 from fedpace.data import Shard
 
@@ -23,13 +24,6 @@ Loss = Callable[[nn.Module, Inputs, Tensor], Tensor]
 
 Correction = Callable[[Tensor, Tensor], None]
 """Changes a batch's gradient in place before the step; also given where the model stands."""
-
-
-class Steps(Protocol):
-    """What local training asks of an optimizer."""
-
-    def step(self) -> Any:
-        """Move the model by the gradient that it holds."""
 
 
 class TrainingSettings(Batches):
@@ -58,10 +52,14 @@ class TrainingSettings(Batches):
 
     @model_validator(mode="after")
     def _known_to_torch(self) -> Self:
-        # The first optimizer that torch makes costs a second of imports: plain ones are checked by their fields.
-        if self.options or self.optimizer not in ("adam", "sgd") or (self.momentum and self.optimizer == "adam"):
+        if not self._plain:
             check_optimizer(self.optimizer, self._of_optimizer() | self.options)
         return self
+
+    @property
+    def _plain(self) -> bool:
+        """Whether steps need no optimizer of torch's."""
+        return not self.options and (self.optimizer == "sgd" or (self.optimizer == "adam" and not self.momentum))
 
     def _of_optimizer(self) -> dict[str, Any]:
         """What nearly every optimizer has a name for."""
@@ -73,8 +71,11 @@ class TrainingSettings(Batches):
         factor = self.rate.factor(progress)
         return self if factor == 1 else self.model_copy(update={"lr": self.lr * factor})
 
-    def new_optimizer(self, model: FlatModule, parts: Sequence[slice] = (slice(None),)) -> torch.optim.Optimizer:
-        """An optimizer over parts of the flat vector: a fused step instead of one per tensor."""
+    def steps_on(self, model: FlatModule, parts: Sequence[slice] = (slice(None),)) -> Steps:
+        """What moves parts of the flat vector: a fused step instead of one per tensor."""
+        if self._plain:
+            steps = AdamSteps if self.optimizer == "adam" else SGDSteps
+            return steps(model, parts, **self._of_optimizer())
         parameters = [nn.Parameter(model.vector[part]) for part in parts]
         for parameter, part in zip(parameters, parts, strict=True):
             parameter.grad = model.gradient[part]
@@ -114,7 +115,7 @@ class LocalTraining:
         """
         settings, model, pace = self.settings, self.context.model, self._pace()
         part = part or model.layout
-        optimizer = optimizer or settings.new_optimizer(model, model.layout.runs(part))
+        optimizer = optimizer or settings.steps_on(model, model.layout.runs(part))
         losses = []
         with model.only(part):
             batches = settings.training_batches(self.shard, self.context, epochs=epochs, batch=batch)

@@ -69,6 +69,7 @@ class FlatModule:
             parameters[name].data = view
             parameters[name].grad = gradients[name]
         self.buffers = self._flatten_buffers()
+        self._spare: dict[str, Tensor] = {}
 
     def __reduce__(self) -> tuple[type[FlatModule], tuple[nn.Module, Layout, torch.device]]:
         """Pickled as its module, because pickling would tear the views from the vectors that they look at."""
@@ -98,10 +99,21 @@ class FlatModule:
         self.gradient.zero_()
         self.module.train()
 
+    def spare(self, use: str) -> Tensor:
+        """A vector of the model's size for one use, allocated once; it holds what that use left behind."""
+        if use not in self._spare:
+            self._spare[use] = torch.empty_like(self.vector)
+        return self._spare[use]
+
+    def change_since(self, vector: Tensor) -> Tensor:
+        """How far the model has moved away from a vector; overwritten by the next call."""
+        return torch.sub(self.vector, vector, out=self.spare("change"))
+
     @contextmanager
     def only(self, part: Layout) -> Iterator[None]:
         """Within this context only the tensors of ``part`` are trainable: the rest costs no gradient."""
-        frozen = [p for name, p in self.module.named_parameters() if name in set(self.layout.names) - set(part.names)]
+        others = set() if part is self.layout else set(self.layout.names) - set(part.names)
+        frozen = [p for name, p in self.module.named_parameters() if name in others] if others else []
         for parameter in frozen:
             parameter.requires_grad_(False)
         try:

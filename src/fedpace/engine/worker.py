@@ -62,7 +62,7 @@ class Worker:
         training = self._federation.clients[turn.client] if turn.client >= 0 else None
         extras = devices.moved({**extras, **turn.extras}, here)
         context = Context(self.model, own, turn.client, turn.seed, extras, turn.state, training, self._task)
-        torch.manual_seed(derive(turn.seed, "torch"))  # dropout and the like in the user's model
+        devices.seed(derive(turn.seed, "torch"), here)  # dropout and the like in the user's model
         try:
             update = turn.work(vector.to(here), self._shard(turn), context)
         except Exception as error:  # whatever a client does wrong must not stop the round

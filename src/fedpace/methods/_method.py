@@ -59,7 +59,7 @@ class Method(TrainingSettings, Named):
         model = context.model
         model.load(vector, context.buffers)
         loss = self.training(vector, shard, context).run()
-        return Update(context.client, model.vector - vector, len(shard), {"loss": loss}, model.buffers)
+        return Update(context.client, model.change_since(vector), len(shard), {"loss": loss}, model.buffers)
 
     def training(self, start: Tensor, shard: Shard, context: Context) -> LocalTraining:
         """The steps of a turn that began at θ = ``start``, from which some methods do not want to stray."""

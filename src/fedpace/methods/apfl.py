@@ -46,7 +46,7 @@ class APFL(Personal):
     def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:
         """Both models on the same batches; the loss is the personal one's."""
         w, (v, alpha) = context.model, _personal(context)
-        optimizers = [self.new_optimizer(model) for model in (w, v)]
+        optimizers = [self.steps_on(model) for model in (w, v)]
 
         def step() -> None:
             paced_step(optimizers[0], w.vector, context.extras.get("pace"))

@@ -33,7 +33,9 @@ class CommonAdam(Method):
         steps = _CommonSteps(model, self.lr, self.weight_decay, context.extras.get(_MOMENTS))
         loss = self.training(vector, shard, context).run(optimizer=steps)
         extras = {_MOMENTS: steps.squares.div_(steps.count)}
-        return Update(context.client, model.vector - vector, len(shard), {"loss": loss}, model.buffers, extras=extras)
+        return Update(
+            context.client, model.change_since(vector), len(shard), {"loss": loss}, model.buffers, extras=extras
+        )
 
     def server_side(self, layout: Layout, population: int) -> ServerSide:
         """The mean of the clients' squares."""
