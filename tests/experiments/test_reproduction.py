@@ -155,6 +155,26 @@ def test_held_out_domains_are_repetitions():
     assert table.rows[1][3].startswith("+1.00")
 
 
+def test_seeds_of_a_held_out_domain_share_a_column():
+    runs = [
+        {
+            "method": method,
+            "seed": seed,
+            "held_out": domain,
+            "final": value + 2 * seed,
+            "curve": [value],
+            "warnings": [],
+        }
+        for method, value in (("a", 1.0), ("b", 2.0))
+        for domain in ("art", "photo")
+        for seed in (0, 1)
+    ]
+    (table,) = tables(made_up({"a": [0.0]}) | {"runs": runs})
+    assert table.header[4:] == ["art", "photo"]
+    assert table.rows[1][4:] == ["3.00", "3.00"]
+    assert "4 repetitions" in table.caption
+
+
 def test_value_that_was_not_measured_is_a_dash():
     (table,) = tables(made_up({"a": [1.0, 2.0], "b": [None, 3.0]}))
     assert table.rows[1][2:] == ["3.00", "+1.00", "–", "3.00"]

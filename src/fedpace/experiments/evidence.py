@@ -143,8 +143,8 @@ def _table(found: Evidence, metric: str) -> TextTable:
     if compare.sequential:
         pairs = [len(differences[label]) if label in differences else None for label in by_method]
         columns["pairs needed"] = ("right", ["–" if number is None else str(number) for number in pairs])
-    for name in each:
-        columns[name] = ("right", [_number(values.get(name), digits) for values in by_method.values()])
+    for name, members in _columns(each).items():
+        columns[name] = ("right", [_average(values, members, digits) for values in by_method.values()])
     remarks = [_caption(each, compare), _few(found["runs"], metric), _signs(found, metric, by_method)]
     caption = "\n\n".join(filter(None, remarks))
     return TextTable.of_columns(TITLES[metric], columns, caption)
@@ -224,7 +224,7 @@ def _signs(found: Evidence, metric: str, by_method: Mapping[str, Mapping[str, fl
 
 
 def _by_method(runs: Runs, metric: str) -> dict[str, dict[str, float]]:
-    """Method → repetition (a seed, or a held-out domain) → value; what was not measured is left out."""
+    """Method → repetition (a seed, a held-out domain, or both) → value; what was not measured is left out."""
     seeds = {run["seed"] for run in runs}
     found: dict[str, dict[str, float]] = {}
     for run in runs:
@@ -234,6 +234,19 @@ def _by_method(runs: Runs, metric: str) -> dict[str, dict[str, float]]:
         if run[metric] is not None:
             values[name] = run[metric]
     return found
+
+
+def _columns(repetitions: Sequence[str]) -> dict[str, list[str]]:
+    """Each repetition has a column, except that those of a held-out domain share one."""
+    found: dict[str, list[str]] = {}
+    for name in repetitions:
+        found.setdefault(name.partition(", seed ")[0], []).append(name)
+    return found
+
+
+def _average(values: Mapping[str, float], members: Sequence[str], digits: int) -> str:
+    found = [values[name] for name in members if name in values]
+    return f"{np.mean(found):.{digits}f}" if found else "–"
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -289,6 +302,12 @@ class _Differences:
 def _caption(repetitions: Sequence[str], compare: _Differences) -> str:
     if not repetitions:
         return "A single run proves nothing: no spread, no interval."
+    if len(_columns(repetitions)) < len(repetitions):
+        return f"Columns of held-out domains are means over seeds. {_spread(repetitions, compare)}"
+    return _spread(repetitions, compare)
+
+
+def _spread(repetitions: Sequence[str], compare: _Differences) -> str:
     return f"± is the standard deviation over {len(repetitions)} repetitions. {compare.meaning}"
 
 
