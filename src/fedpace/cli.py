@@ -65,6 +65,7 @@ class Kind(StrEnum):
     shifts = "shifts"
     augmentations = "augmentations"
     attacks = "attacks"
+    clippings = "clippings"
     rules = "rules"
     optimizers = "optimizers"
     tasks = "tasks"

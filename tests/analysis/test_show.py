@@ -130,3 +130,17 @@ def test_sparkline():
 def test_stages_say_what_they_do_in_this_run(staged):
     run = {"config": {"dampen": {"pace": {"name": "agreement"}}}}
     assert "paced by agreement" in " ".join(shown(run, staged))
+
+
+def test_who_reached_a_bound_is_named_with_rounds(record):
+    history = [
+        record(0, 0.3, capped=[4], shortened=[1, 4], bound=0.5),
+        record(1, 0.3, capped=[4], bound=0.25),
+        record(2, 0.3),
+    ]
+    lines = shown(RUN, history)
+    assert "length of updates at most 0.25 in the last round" in lines
+    assert "client 4 counted for less than it claimed: rounds 0–1" in lines
+    assert "client 4 update shortened: round 0" in lines
+    assert "client 1 update shortened: round 0" in lines
+    assert not any("Bounds" in line for line in shown(RUN, history[2:]))

@@ -6,7 +6,7 @@ from fedpace.experiments import load_config, preset_names
 from fedpace.experiments.catalogue import catalogue
 from fedpace.experiments.reproduction import reproduction_names
 from fedpace.models import models
-from fedpace.server import optimizers
+from fedpace.server import clippings, optimizers
 from fedpace.tasks import tasks
 
 
@@ -22,6 +22,7 @@ from fedpace.tasks import tasks
         ("augmentations", augmentations.names()),
         ("rules", rules.names()),
         ("optimizers", optimizers.names()),
+        ("clippings", clippings.names()),
         ("tasks", tasks.names()),
         ("reproductions", reproduction_names()),
     ],

@@ -50,6 +50,27 @@ def same_records(a, b):
     return untimed(a.records) == untimed(b.records)
 
 
+BOUNDS = {
+    "guard.max_share": 0.4,
+    "guard.growth": 1.0,
+    "attackers": 0.4,
+    "attack": "false_examples",
+}
+
+
+@pytest.mark.parametrize("clip", [{"name": "adaptive", "first": 1e-3}, "quantile"], ids=str)
+def test_bounds_are_bitwise_the_same_on_every_engine(clip):
+    chosen = load_config("fedavg", {**FAST, **BOUNDS, "guard.clip": clip})
+    workers = load_config("fedavg", {**FAST, **BOUNDS, "guard.clip": clip, "executor": "processes"})
+    local, spread, flower = run_on("local", chosen), run_on("local", workers), run_on("flower-inprocess", chosen)
+    assert equal(local, spread)
+    assert equal(local, flower)
+    assert same_records(local, spread)
+    assert same_records(local, flower)
+    assert any(record.shortened for record in local.records)
+    assert any(record.capped for record in local.records)
+
+
 @pytest.mark.parametrize("preset", ["fedpace", "fedgga", "fedpace-authors-run", "gma", "fedadam", "scaffold"])
 def test_ten_rounds_are_bitwise_those_of_the_local_engine(preset):
     chosen = load_config(preset, {key: value for key, value in FAST.items() if key != "rounds"}).shortened(10)

@@ -113,6 +113,7 @@ class Side(ServerSide):
         ({}, {"server_side": Side({}, {})}, 5, "the server's side of this client work"),
         ({}, {"buffer_policy": "first"}, 5, "buffers = 'first' are one client's own"),
         ({}, {"guard": Guard(nonfinite="zero_coord")}, 5, "found 'zero_coord'"),
+        ({}, {"guard": Guard(clip="fixed", growth=2)}, 5, "expected no guard.clip, growth"),
         ({}, {"ruled": Layout(LAYOUT.names[:1], LAYOUT.shapes[:1])}, 5, "one weighting of the whole model"),
         ({}, {}, 2, "expected at least 3 clients in a round, found 2"),
     ],

@@ -2,6 +2,7 @@
 
 from fedpace.aggregation._gram import Rows, cosines, gram, pairs
 from fedpace.aggregation._gram_rule import GramRule
+from fedpace.aggregation._length import length
 from fedpace.aggregation._magnitude import MagnitudeAgreement
 from fedpace.aggregation._rule import Diagnostics, Rule, ScaledStream, Stream, Sums, rules
 from fedpace.aggregation._scaled import SignScaled
@@ -51,6 +52,7 @@ __all__ = [
     "cosines",
     "gram",
     "highest_below",
+    "length",
     "pairs",
     "rules",
     "sign_type",

@@ -80,3 +80,13 @@ def add_products(rows: NDArray[Any], first: int, last: int, total: NDArray[np.fl
                 total[i, j + 1] += ad
                 total[i + 1, j] += bc
                 total[i + 1, j + 1] += bd
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def sum_of_squares(values: NDArray[Any]) -> float:
+    """Add the squares of all values in float64."""
+    total = 0.0
+    for i in range(len(values)):
+        value = np.float64(values[i])
+        total += value * value
+    return total

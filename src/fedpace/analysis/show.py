@@ -35,6 +35,7 @@ def run_overview(run: Mapping[str, Any], records: Sequence[RoundRecord], metric:
         "Stages": _stages(run.get("config") or {}, records),
         "Conflict": _conflict(summary, records),
         "Dropped clients": dropped_clients(records),
+        "Bounds": bounded_clients(records),
         "Cost": _cost(summary, records),
         "Warnings": [("", str(warning)) for warning in run.get("warnings") or ()],
     }
@@ -153,7 +154,25 @@ def dropped_clients(records: Sequence[RoundRecord]) -> Rows:
     for record in records:
         for drop in record.dropped:
             rounds.setdefault((drop.client, drop.reason), []).append(record.round)
-    return [(f"client {client}", f"{reason}: {_rounds(when)}") for (client, reason), when in rounds.items()]
+    return _by_client(rounds)
+
+
+def bounded_clients(records: Sequence[RoundRecord]) -> Rows:
+    """Who reached a bound of the guard, and in which rounds."""
+    rounds: dict[tuple[int, str], list[int]] = {}
+    for record in records:
+        for client in record.capped:
+            rounds.setdefault((client, "counted for less than it claimed"), []).append(record.round)
+        for client in record.shortened:
+            rounds.setdefault((client, "update shortened"), []).append(record.round)
+    bounds = [record.bound for record in records if record.bound is not None]
+    last = [("length of updates", f"at most {bounds[-1]:.4g} in the last round")] if bounds else []
+    return last + _by_client(rounds)
+
+
+def _by_client(rounds: Mapping[tuple[int, str], Sequence[int]]) -> Rows:
+    """What happened to which client, in these rounds."""
+    return [(f"client {client}", f"{what}: {_rounds(when)}") for (client, what), when in rounds.items()]
 
 
 def _cost(summary: Summary, records: Sequence[RoundRecord]) -> Rows:

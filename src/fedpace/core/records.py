@@ -75,7 +75,8 @@ class RoundReport:
 
     Of the ``cohort`` so many clients were ``used`` in the last exchange. ``pruned`` and ``frozen`` are shares of the
     parameters, ``frozen`` at the beginning of the round. ``clipped`` is there where updates were summed in secret: so
-    many values lay outside the range of the sums.
+    many values lay outside the range of the sums. Of the clients that were used, ``capped`` ones counted for less than
+    they claimed, and the updates of ``shortened`` ones were clipped to the length ``bound``, if there was one.
     """
 
     round: int
@@ -93,6 +94,9 @@ class RoundReport:
     bytes_up: int = 0
     bytes_down: int = 0
     clipped: int | None = None
+    capped: list[int] = field(default_factory=list)
+    shortened: list[int] = field(default_factory=list)
+    bound: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,6 +109,7 @@ class Training:
         self.plan = plan
         self.federation = federation
         self.cohort_size = plan.cohort.size(len(federation))
+        plan.guard.check_cohort(self.cohort_size)
         self.warnings = [*federation.notes, *plan.schedule.validate_for(plan.rounds, self.cohort_size)]
         self._model = FlatModule(module, plan.local.layout(module))
         check_personal(plan.local, plan.schedule, federation, self._model.layout)

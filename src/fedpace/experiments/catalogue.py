@@ -12,7 +12,7 @@ from fedpace.data import augmentations, partitions, shifts, sources
 from fedpace.experiments.presets import load_config, preset_names
 from fedpace.experiments.reproduction import load_reproduction, reproduction_names
 from fedpace.models import models
-from fedpace.server import optimizers
+from fedpace.server import clippings, optimizers
 from fedpace.tasks import tasks
 
 
@@ -31,6 +31,7 @@ def catalogue(kind: str) -> dict[str, str]:
         "shifts": shifts,
         "augmentations": augmentations,
         "attacks": attacks,
+        "clippings": clippings,
         "rules": rules,
         "optimizers": optimizers,
         "tasks": tasks,

@@ -100,15 +100,16 @@ class ServerStrategy(FedAvg):
 
     Parameters: a ``schedule`` (its windows count from 0: Flower's round 1 is our round 0), or the ``rule``, server
     ``optimizer`` and ``weights`` ("samples" or "uniform") of all rounds. Then all of FedAvg's, and: ``seed``;
-    ``guard``, what happens to values that are not finite; ``buffers``, which tells by their names the arrays that are
-    averaged by examples and that no rule touches (what is not floating point is one anyway; of integers the largest is
-    taken); ``pairwise``, of how many clients cosines are measured (their updates are kept for that, so by default of
-    none); ``sends_pace``, whether ClientApps understand a pace; ``wait``, the seconds after which too few nodes are an
-    error; ``timeout``, the seconds for messages that Flower's ``start`` does not send itself (probes, a second exchange
-    within a round).
+    ``guard``, what happens to values that are not finite, and the bounds of what one client may do; ``buffers``, which
+    tells by their names the arrays that are averaged by examples and that no rule touches (what is not floating point
+    is one anyway; of integers the largest is taken); ``pairwise``, of how many clients cosines are measured (their
+    updates are kept for that, so by default of none); ``sends_pace``, whether ClientApps understand a pace; ``wait``,
+    the seconds after which too few nodes are an error; ``timeout``, the seconds for messages that Flower's ``start``
+    does not send itself (probes, a second exchange within a round).
 
     Metrics beside the clients' own: ``clients``, ``dropped``, the mean ``agreement``, ``similarity`` (mean cosine) and
-    ``similarity-min``, where they apply ``pruned``, ``search-accepted`` and ``search-gain``, and numbers of the rule.
+    ``similarity-min``, where they apply ``pruned``, ``search-accepted`` and ``search-gain``, how many clients the guard
+    ``capped`` and ``shortened`` and to which ``bound``, and numbers of the rule.
 
     Cost: one vector for the updates, which are formed one by one, and what the rule needs. Parameters are float32 here:
     arrays of higher precision lose it.
@@ -262,6 +263,7 @@ class ServerStrategy(FedAvg):
 
     def _take(self, record: ArrayRecord, clients: int) -> None:
         if self._model is None:
+            (self.guard or Guard()).check_cohort(clients)
             self._model = self._new_model(Arrays.of(record, self.is_buffer))
             for caution in self._cautions(clients):
                 log.warning(caution)
@@ -365,6 +367,10 @@ class ServerStrategy(FedAvg):
             found["agreement"] = report.agreement.mean
         if report.similarity is not None:
             found |= {"similarity": report.similarity.mean, "similarity-min": report.similarity.min}
+        if self.model.server.guard.bounded:
+            found |= {"capped": len(report.capped), "shortened": len(report.shortened)}
+        if report.bound is not None:
+            found["bound"] = report.bound
         if self.schedule.pruning is not None:
             found["pruned"] = report.pruned
         if report.search is not None:

@@ -1,7 +1,9 @@
 """The server: its round, guard, annealing, aggregation, optimizers, pruning, and the schedule that composes them."""
 
 from fedpace.server.annealing import Annealing
+from fedpace.server.bounds import Bounded, Bounds
 from fedpace.server.buffers import BufferPolicy
+from fedpace.server.clipping import Adaptive, Clipping, Fixed, Quantile, clippings
 from fedpace.server.freezing import Freezing
 from fedpace.server.guard import Guard
 from fedpace.server.optimizers import (
@@ -21,6 +23,7 @@ from fedpace.server.sums import FEWEST, Collected, Secure, Weighing
 
 __all__ = [
     "FEWEST",
+    "Adaptive",
     "Annealing",
     "AnyOptimizer",
     "AnyPace",
@@ -29,15 +32,20 @@ __all__ = [
     "AskProbes",
     "AskSums",
     "AskUpdates",
+    "Bounded",
+    "Bounds",
     "BufferPolicy",
+    "Clipping",
     "Collected",
     "Exchange",
     "ExchangeReport",
+    "Fixed",
     "Freezing",
     "Guard",
     "Pace",
     "Pruner",
     "Pruning",
+    "Quantile",
     "Round",
     "Schedule",
     "Secure",
@@ -50,6 +58,7 @@ __all__ = [
     "ShuffledPace",
     "Stage",
     "Weighing",
+    "clippings",
     "optimizers",
     "paces",
 ]

@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
-from fedpace.core import Buffers, ClientError, ServerSide, Settings, Update
+from fedpace.core import Buffers, ClientError, ConfigError, ServerSide, Settings, Update, by_name
+from fedpace.server.clipping import Clipping, clippings
+
+AnyClipping = SerializeAsAny[Annotated[Clipping, by_name(clippings, "fixed")]]
 
 
 class Guard(Settings):
-    """Checks each update before it is aggregated.
+    """Checks each update before it is aggregated, and keeps what it may do within bounds.
 
     ``nonfinite`` says what happens to a client whose vector or buffers hold NaN or infinity: it is dropped and named in
     the log, the run stops, or the coordinates become zero.
+
+    Bounds are off unless they are set. Who is beyond one takes part all the same, as far as the bound lets it, and is
+    named in the round's record. ``clip``: how long an update may be (one of the ``clippings``). Examples that a client
+    declares count up to ``max_examples``, and up to ``growth`` times what this client declared when it first took part;
+    no client counts for more than ``max_share`` of its round. For ``max_share`` all updates of a round are kept.
     """
 
     nonfinite: Literal["drop_client", "raise", "zero_coord"] = "drop_client"
+    clip: AnyClipping | None = None
+    max_share: float | None = Field(None, gt=0, le=1)
+    max_examples: int | None = Field(None, ge=1)
+    growth: float | None = Field(None, ge=1, allow_inf_nan=False)
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether a bound depends on all updates of a round."""
+        return self.max_share is not None or (self.clip is not None and self.clip.needs_all)
+
+    @property
+    def bounded(self) -> list[str]:
+        """The names of the bounds that are set."""
+        return [name for name in ("clip", "max_share", "max_examples", "growth") if getattr(self, name) is not None]
+
+    def check_cohort(self, clients: int) -> None:
+        """Refuse a share that the clients of a round cannot all have."""
+        if self.max_share is not None and self.max_share * clients < 1 - 1e-9:
+            raise ConfigError(
+                f"guard.max_share: shares of at most {self.max_share:g} of {clients} clients make no whole; "
+                f"expected at least {1 / clients:.3g}"
+            )
 
     def reason_to_drop(
         self, update: Update, size: int, buffers: Buffers | None = None, server_side: ServerSide | None = None

@@ -182,6 +182,9 @@ class Round:
             agreement=seen.agreement,
             diagnostics=seen.diagnostics,
             train_loss=seen.train_loss,
+            capped=sorted({*known.capped, *seen.bounded.capped}),
+            shortened=sorted({*known.shortened, *seen.bounded.shortened}),
+            bound=seen.bounded.bound,
             clipped=known.clipped if seen.clipped is None else (known.clipped or 0) + seen.clipped,
         )
 

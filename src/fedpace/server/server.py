@@ -27,6 +27,7 @@ from fedpace.core import (
     with_prefix,
 )
 from fedpace.server.annealing import Annealing, SeedPath
+from fedpace.server.bounds import Bounded, Bounds
 from fedpace.server.buffers import BufferPolicy, BufferStream
 from fedpace.server.guard import Guard
 from fedpace.server.monitor import Monitor
@@ -48,6 +49,7 @@ class ExchangeReport:
 
     ``answered`` clients sent something, ``used`` of them something that could be used; ``extras`` numbers came along
     with the updates; where these were summed in secret, ``clipped`` of their values lay outside the range of the sums.
+    ``bounded`` is what the guard's bounds did.
     """
 
     answered: int = 0
@@ -59,6 +61,7 @@ class ExchangeReport:
     diagnostics: dict[str, Any] = field(default_factory=dict)
     train_loss: float | None = None
     clipped: int | None = None
+    bounded: Bounded = field(default_factory=Bounded)
 
 
 class Server:
@@ -89,6 +92,7 @@ class Server:
         self.buffers = buffers.clone()
         self.schedule = schedule
         self.guard = guard or Guard()
+        self._bounds = Bounds(self.guard)
         self.buffer_policy = buffer_policy
         self.pairwise = pairwise
         self.pruner = Pruner(schedule.pruning, layout, vector.device) if schedule.pruning is not None else None
@@ -134,12 +138,9 @@ class Server:
         self._rows = monitor.rows
         buffers = BufferStream(self.buffer_policy)
         losses, frozen = [], self.frozen
-        for update in updates:
-            report.answered += update.failure is None
-            reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers, server_side)
-            if reason is not None or update.vector is None:
-                self._drop(update, reason or "empty", report)
-                continue
+        usable = self._usable(updates, server_side, report)
+        for update in self._bounds.within(usable, exchange.sends, report.bounded):
+            assert update.vector is not None
             accepted(update)
             if server_side is not None:
                 server_side.learn(replace(update, extras=devices.moved(update.extras, devices.HOST)))
@@ -171,6 +172,18 @@ class Server:
             known = self._frozen if self._frozen is not None else torch.zeros_like(self.vector, dtype=torch.bool)
             self._frozen = exchange.freezes.widened(known, self._agreement)
         return report
+
+    def _usable(
+        self, updates: Iterable[Update], server_side: ServerSide | None, report: ExchangeReport
+    ) -> Iterator[Update]:
+        """The updates that the guard lets pass."""
+        for update in updates:
+            report.answered += update.failure is None
+            reason = self.guard.reason_to_drop(update, self.layout.size, self.buffers, server_side)
+            if reason is None:
+                yield update
+            else:
+                self._drop(update, reason, report)
 
     def lend_row(self) -> Tensor | None:
         """Memory in which the next update of an exchange may be handed over: if it is to be kept, no copy is made."""
@@ -227,6 +240,9 @@ class Server:
                 "secure aggregation: clients that are not finite leave the round by themselves; expected nonfinite = "
                 f"'drop_client', found '{self.guard.nonfinite}'"
             )
+        if self.guard.bounded:
+            names = ", ".join(self.guard.bounded)
+            raise ConfigError(f"secure aggregation: bounds need each client's own update; expected no guard.{names}")
 
     @staticmethod
     def _drop(update: Update, reason: str, report: ExchangeReport) -> None:
@@ -296,6 +312,7 @@ class Server:
         tensors |= {f"optimizer.{name}": tensor for name, tensor in sorted(self._optimizer.items())}
         if self.server_side is not None:
             tensors |= {f"memory.{name}": tensor for name, tensor in self.server_side.memory.items()}
+        tensors |= {f"guard.{name}": tensor for name, tensor in self._bounds.state().items()}
         if self._agreement is not None:
             tensors["agreement"] = self._agreement
         if self._frozen is not None:
@@ -308,6 +325,7 @@ class Server:
         """Continue from a checkpoint."""
         if self.server_side is not None:
             self.server_side.memory = with_prefix("memory.", tensors)
+        self._bounds.load_state(with_prefix("guard.", tensors))
         tensors = devices.moved(tensors, self._device)
         self.vector = tensors["vector"]
         self.buffers = Buffers(tensors["buffers.floats"], tensors["buffers.integers"])
