@@ -384,12 +384,24 @@ def attack_membership(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of finished runs.")],
     examples: Annotated[int, typer.Option(help="Training examples, and as many test examples, to draw.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the attack.")] = 0,
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(help="logits, loss, lira or lira_offline; repeat as needed. Default: logits, loss."),
+    ] = None,
+    shadows: Annotated[
+        int | None, typer.Option(help="Shadow models of lira; each costs about as much as the run.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell from a model's outputs what it was trained on: how much does it give away of its clients' data?"""
-    from fedpace.experiments.attack import attack_membership, attack_table
+    from fedpace.experiments.attack import attack_membership, attack_table, chosen_adversaries
 
-    runs = [attack_membership(folder, examples=examples, seed=seed, console=err_console) for folder in folders]
+    by = chosen_adversaries(attack or ["logits", "loss"], shadows)
+    runs = [
+        attack_membership(folder, by=adversary, examples=examples, seed=seed, console=err_console)
+        for folder in folders
+        for adversary in by
+    ]
     if as_json:
         _print_json(runs)
         return

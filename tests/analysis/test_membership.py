@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.analysis import membership_attack
+from fedpace.analysis.membership import Evidence, Lira, LossThreshold, OfflineLira, attacked, membership_attack
 from fedpace.core import ConfigError
 
 counts = st.integers(20, 200)
@@ -101,3 +101,58 @@ def test_logits_that_are_no_numbers_are_one_line(value):
     for pair in ((broken, logits(50, 2)), (logits(50, 2), broken)):
         with pytest.raises(ConfigError, match="expected finite logits, found NaN or infinity"):
             membership_attack(*pair)
+
+
+def confidences(count, seed, gain=0.0, shadows=8):
+    """What models say that are surer by ``gain`` of examples that they saw; examples differ in difficulty by more."""
+    rng = np.random.default_rng(seed)
+    difficulty = rng.normal(0, 5, count)
+    inside = rng.permuted(np.tile([False, True], (count, shadows // 2)), axis=1)
+    answers = difficulty[:, None] + gain * inside + rng.normal(size=inside.shape)
+    return difficulty + rng.normal(size=count), answers, inside
+
+
+def evidence(count, seed, *, member, gain):
+    own, answers, inside = confidences(count, seed, gain)
+    own = own + gain * member
+    return Evidence(own[:, None], -own, own, answers, inside)
+
+
+@pytest.mark.parametrize("adversary", [Lira(), OfflineLira()])
+def test_shadow_models_tell_what_is_difficult_from_what_was_not_seen(adversary):
+    """Of examples that differ in difficulty by five times more than members gain, a threshold on the loss finds few."""
+    members, others = evidence(2000, 1, member=True, gain=2), evidence(2000, 2, member=False, gain=2)
+    found, plain = (attacked(by, members, others) for by in (adversary, LossThreshold()))
+    assert found.auc > 0.85 > 0.65 > plain.auc > 0.5
+    assert found.hits > 4 * plain.hits
+    assert found.accuracy > plain.accuracy + 4 * plain.error
+
+
+@pytest.mark.parametrize("adversary", [Lira(), OfflineLira(), LossThreshold()])
+def test_where_members_gain_nothing_there_is_nothing_to_find(adversary):
+    members, others = evidence(4000, 1, member=True, gain=0), evidence(4000, 2, member=False, gain=0)
+    found = attacked(adversary, members, others)
+    assert abs(away_from_half(found)) < 4
+    assert abs(found.auc - 0.5) < 4 * found.auc_error
+    assert abs(found.hits - 0.01) < 4 * np.sqrt(2 * 0.01 / 2000)
+
+
+def test_the_ratio_is_that_of_two_normal_densities():
+    found = Lira().ratio(
+        Evidence(
+            np.zeros((2, 1)),
+            confidences=np.array([1.0, 4.0]),
+            shadows=np.array([[0.0, 2.0, 3.0, 5.0], [3.0, 5.0, 0.0, 2.0]]),
+            inside=np.array([[False, False, True, True], [True, True, False, False]]),
+        )
+    )
+    deviation = np.sqrt(2)  # of two values that are 2 apart
+    assert found == pytest.approx([-(3**2) / 2 / deviation**2, 3**2 / 2 / deviation**2])
+
+
+def test_the_errors_are_those_of_repeated_draws():
+    shift = np.array([1, 0, 0, 0])
+    attacks = [membership_attack(logits(100, 2 * s) + shift, logits(100, 2 * s + 1)) for s in range(200)]
+    for value, error in (("accuracy", "error"), ("auc", "auc_error")):
+        spread = np.std([getattr(attack, value) for attack in attacks])
+        assert spread == pytest.approx(np.mean([getattr(attack, error) for attack in attacks]), rel=0.25)

@@ -1,18 +1,21 @@
 """The attack on the models of finished runs."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import fedpace
-from fedpace.analysis import membership_attack
+from fedpace.analysis import adversaries, membership_attack
 from fedpace.cli import app
 from fedpace.core import ConfigError, FedpaceError, RunFolderError
 from fedpace.experiments import attack_membership, execute, federate
+from fedpace.experiments.shadows import train_shadows
 
 from .helpers import Flat, fast_config
 
@@ -176,33 +179,150 @@ def test_without_buffers_their_policy_does_not_matter():
     assert attack_membership(RUN).on_others == pytest.approx(result.accuracy)
 
 
+@pytest.mark.parametrize("by", adversaries.names())
+def test_every_attack_succeeds_on_a_model_that_remembers(by):
+    data = fedpace.load(noise(200, 0), test=noise(200, 1))
+    settings = {"local__lr": 0.01, "local__max_steps": 10, "rounds": 5}
+    trained(data, data__source="arrays", data__partition="iid", **settings)
+    found = attack_membership(RUN, by=by, data=data).attack
+    assert found.accuracy > 0.5 + 3 * found.error
+    assert found.auc > 0.5 + 5 * found.auc_error
+    if by != "logits":  # which does not look at the right class
+        assert found.auc > 0.85
+        assert found.hits > 0.1
+
+
+@pytest.mark.parametrize("by", adversaries.names())
+def test_a_model_that_never_saw_the_examples_gives_chance(by):
+    data, unseen = (fedpace.load(noise(200, seed), test=noise(200, 1)) for seed in (2, 0))
+    settings = {"local__lr": 0.01, "local__max_steps": 10, "rounds": 5, "data__partition": "iid"}
+    trained(data, data__source="arrays", **settings)
+    weights = load_file(WEIGHTS)
+    shutil.rmtree(RUN)
+    trained(unseen, data__source="arrays", **settings)
+    save_file(weights, WEIGHTS)
+    found = attack_membership(RUN, by=by, data=unseen).attack
+    assert abs(found.accuracy - 0.5) < 4 * found.error
+    assert abs(found.auc - 0.5) < 4 * found.auc_error
+    assert found.hits < 0.1
+
+
+def test_shadow_models_are_trained_on_halves_of_what_is_attacked():
+    config = fast_config(data__partition={"name": "iid", "clients": 3}, rounds=1)
+    federation = federate(config)
+    drawn = [(shard, torch.arange(20)) for shard in (*federation.clients, federation.test)]
+    shadows = list(train_shadows(config, federation, drawn, 4, seed=0, model=None))
+    inside = np.stack([shadow.inside for shadow in shadows])
+    assert inside.shape == (4, 80)
+    assert (inside.sum(0) == 2).all()  # each example is in one half of all models
+    assert (inside.sum(1) == 40).all()
+    assert (inside[0] != inside[1]).all()
+    assert not (inside[0] == inside[2]).all()
+
+
+def test_a_shadow_model_remembers_its_own_half():
+    data = fedpace.load(noise(200, 0), test=noise(200, 1))
+    config = fast_config(local__lr=0.01, local__max_steps=10, rounds=5, data__source="arrays", data__partition="iid")
+    federation = federate(config, data)
+    drawn = [(shard, torch.arange(len(shard))) for shard in (*federation.clients, federation.test)]
+    shadow = next(train_shadows(config, federation, drawn, 2, seed=0, model=None))
+    batches = [shard.batch(positions) for shard, positions in drawn]
+    right = np.concatenate([shadow.module(x).argmax(1).numpy() == y.numpy() for x, y in batches])
+    assert right[shadow.inside].all()
+    assert right[~shadow.inside].mean() < 0.7
+
+
+def test_attackers_and_augmentations_are_not_done_twice():
+    """The shards that are drawn were falsified and augmented already."""
+    settings = {"attackers": 0.5, "attack": "label_flip", "data__augment": ["flip"], "rounds": 1}
+    trained(data__partition={"name": "iid", "clients": 4}, **settings)
+    assert attack_membership(RUN, by={"name": "lira", "shadows": 4}, examples=40).attack.examples == 40
+
+
+NUMBERS = {"task": "regression", "model": "mlp", "local__lr": 0.01, "local__max_steps": 30, "data__partition": "iid"}
+
+
+def numbers(seed):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(150, 200)).astype(np.float32), rng.normal(size=150).astype(np.float32)
+
+
+def test_without_classes_losses_are_attacked():
+    data = fedpace.load(numbers(0), test=numbers(1))
+    trained(data, data__source="arrays", rounds=8, **NUMBERS)
+    found = attack_membership(RUN, by="loss", data=data).attack
+    assert found.auc > 0.5 + 4 * found.auc_error
+
+
+@pytest.mark.parametrize("by", ["lira", "lira_offline"])
+def test_without_classes_there_is_no_likelihood_ratio(by):
+    data = fedpace.load(numbers(0), test=numbers(1))
+    trained(data, data__source="arrays", rounds=1, **NUMBERS)
+    message = f"run: membership attack '{by}' needs the probability of one class per example; .*task 'regression'"
+    with pytest.raises(ConfigError, match=message):
+        attack_membership(RUN, by=by, data=data)
+
+
+def test_an_attack_repeats_itself():
+    trained()
+    once, again = (attack_membership(RUN, by={"name": "lira", "shadows": 4}, examples=40) for _ in range(2))
+    assert once == again
+
+
 def attack(*arguments):
-    return CliRunner().invoke(app, ["attack", "membership", *map(str, arguments)])
+    return CliRunner().invoke(app, ["attack", "membership", *map(str, arguments)], env={"COLUMNS": "160"})
 
 
-def test_the_command_prints_a_row_per_run():
+def test_the_command_prints_a_row_per_run_and_attack():
     trained()
     execute(fast_config("gma", seed=3), out=Path("other"))
     told = attack(RUN, "other", "--examples", 50).stdout
-    found = attack_membership("other", examples=50)
-    row = next(line for line in told.splitlines() if " gma " in line)
-    cells = [cell.strip() for cell in row.strip("│").split("│")]
-    assert cells == [
-        "gma",
-        "3",
-        f"{found.attack.accuracy:.2%} ± {found.attack.error:.2%}".replace("%", ""),
-        f"{found.attack.auc:.3f}",
-        f"{found.on_members:.2%}",
-        f"{found.on_others:.2%}",
-    ]
+    rows = [line for line in told.splitlines() if " gma " in line]
+    for by, row in zip(("logits", "loss"), rows, strict=True):
+        found = attack_membership("other", by=by, examples=50)
+        cells = [cell.strip() for cell in row.strip("│").split("│")]
+        assert cells == [
+            "gma",
+            "3",
+            by,
+            f"{found.attack.accuracy:.2%} ± {found.attack.error:.2%}".replace("%", ""),
+            f"{found.attack.auc:.3f} ± {found.attack.auc_error:.3f}",
+            f"{found.attack.hits:.2%} ± {found.attack.hits_error:.2%}".replace("%", ""),
+            f"{found.on_members:.2%}",
+            f"{found.on_others:.2%}",
+        ]
     assert " fedavg " in told
-    assert "guessing gives 50 %" in " ".join(told.split())
+    assert "guessing gives 50 %" in " ".join(told.split()).lower()
 
 
 def test_the_command_prints_json():
     trained()
-    (printed,) = json.loads(attack(RUN, "--seed", 1, "--json").stdout)
+    (printed,) = json.loads(attack(RUN, "--seed", 1, "--json", "--attack", "logits").stdout)
     found = attack_membership(RUN, seed=1)
     assert printed["folder"] == "run"
     assert (printed["attack"]["accuracy"], printed["attack"]["examples"]) == (found.attack.accuracy, TEST)
     assert printed["on_members"] == found.on_members
+
+
+def test_the_command_says_how_many_shadow_models_are_trained():
+    trained()
+    options = (RUN, "--json", "--attack", "lira", "--attack", "loss", "--examples", 40)
+    four, six = (json.loads(attack(*options, "--shadows", number).stdout) for number in (4, 6))
+    assert [run["by"] for run in four] == ["lira", "loss"]
+    assert four[0]["attack"] != six[0]["attack"]
+    assert four[1] == six[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--attack", "lirra"), "unknown membership attack 'lirra'; did you mean 'lira'"),
+        (("--shadows", "8"), "shadows: expected an attack that trains some (lira), found logits, loss"),
+        (("--attack", "lira", "--shadows", "2"), "'lira': shadows: input should be greater than or equal to 4"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(options, message):
+    trained()
+    with pytest.raises(ConfigError) as caught:
+        CliRunner().invoke(app, ["attack", "membership", "run", *options], catch_exceptions=False)
+    assert message in str(caught.value)

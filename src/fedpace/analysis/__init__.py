@@ -15,15 +15,25 @@ from fedpace.analysis.history import (
     stage_windows,
 )
 from fedpace.analysis.interval import Interval, anytime_interval, corrected_level, paired_interval
-from fedpace.analysis.membership import MembershipAttack, equal_number, membership_attack
+from fedpace.analysis.membership import (
+    Adversary,
+    Evidence,
+    MembershipAttack,
+    adversaries,
+    attacked,
+    equal_number,
+    membership_attack,
+)
 from fedpace.analysis.report import ReportedRun, write_report
 from fedpace.analysis.show import run_overview
 from fedpace.analysis.summary import Summary, summarise
 from fedpace.analysis.sweeps import SweepPoint, sweep_figure
 
 __all__ = [
+    "Adversary",
     "Comparison",
     "ComparisonRow",
+    "Evidence",
     "Fairness",
     "Interval",
     "MembershipAttack",
@@ -33,8 +43,10 @@ __all__ = [
     "Summary",
     "SweepPoint",
     "TextTable",
+    "adversaries",
     "agreement_by_layer",
     "anytime_interval",
+    "attacked",
     "chance_agreement",
     "client_metric_curve",
     "corrected_level",

@@ -8,26 +8,40 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from fedpace.analysis import MembershipAttack, TextTable, equal_number, membership_attack
+from fedpace.analysis import (
+    Adversary,
+    Evidence,
+    MembershipAttack,
+    Side,
+    TextTable,
+    adversaries,
+    attacked,
+    equal_number,
+)
 from fedpace.client.evaluation import BATCH
-from fedpace.core import ConfigError, FedpaceError, RunFolderError, call, numpy_stream
+from fedpace.core import ConfigError, FedpaceError, RunFolderError, call, numpy_stream, parse
 from fedpace.data import Data, Federation, Shard
 from fedpace.engine import RunFolder, read_rounds, read_run, task_of
 from fedpace.experiments.config import RunConfig, parse_config
 from fedpace.experiments.progress import progress_bars
 from fedpace.experiments.run import Model, federate, initial_model
+from fedpace.experiments.shadows import Drawn, train_shadows
 from fedpace.tasks import ACCURACY, Metric, Sums, Task, added
 
 
 @dataclass(frozen=True)
 class AttackedRun:
-    """A run, the attack on its model, and the model's metric on the attacked examples: its gap is what leaks."""
+    """A run, the attack on its model, and the model's metric on the attacked examples: its gap is what leaks.
+
+    ``by`` is the name of the attack.
+    """
 
     folder: Path
     method: str
@@ -36,40 +50,71 @@ class AttackedRun:
     on_members: float
     on_others: float
     metric: Metric = ACCURACY
+    by: str = "logits"
+
+
+def chosen_adversaries(names: Sequence[str], shadows: int | None) -> list[Adversary]:
+    """Attacks by name; those that train ``shadows`` are told how many."""
+    classes = {name: adversaries.get(name) for name in names}
+    shadowing = [name for name, cls in classes.items() if "shadows" in cls.model_fields]
+    if shadows is not None and not shadowing:
+        raise ConfigError(f"shadows: expected an attack that trains some (lira), found {', '.join(names)}")
+    return [
+        parse(
+            adversaries, {"name": name, **({"shadows": shadows} if name in shadowing and shadows is not None else {})}
+        )
+        for name in names
+    ]
 
 
 def attack_membership(
     folder: str | Path,
     *,
+    by: str | Adversary = "logits",
     examples: int = 10_000,
     seed: int = 0,
     data: Data | Federation | None = None,
     model: Model | None = None,
     console: Console | None = None,
 ) -> AttackedRun:
-    """Ask a finished run's global model which examples it was trained on (:func:`fedpace.analysis.membership_attack`).
+    """Ask a finished run's global model which examples it was trained on; ``by`` is one of the membership attacks.
 
     Members are drawn from the training examples of all clients that took part in a round, others from the test set: at
     most ``examples`` of each, and of both as many as the smaller set has. ``data`` and ``model`` are what the run was
     given in place of what its config names; the weights come from the run folder in any case.
     """
+    adversary = parse(adversaries, by)
     config, federation, module = restored(Path(folder), data, model)
     task = task_of(federation, config.task)
-    trained = {client for record in read_rounds(Path(folder)) for client in record.cohort}
-    kinds = ([federation.clients[client] for client in sorted(trained)], [federation.test])
+    took_part = sorted({client for record in read_rounds(Path(folder)) for client in record.cohort})
+    kinds = ([federation.clients[client] for client in took_part], [federation.test])
     rng = numpy_stream(seed, "attacked examples")
     try:
+        unfit = adversary.unfit_for(task)
+        if unfit is not None:
+            raise ConfigError(f"membership attack {unfit}, found task '{task.registered_name()}'")
         count = equal_number(*(min(examples, sum(map(len, shards))) for shards in kinds))
+        drawn = [list(_drawn(shards, count, rng)) for shards in kinds]
         with progress_bars(console or Console(stderr=True)) as bars:
             bar = bars.add_task(f"{escape(config.method)} · seed {config.seed}", total=2 * count, note="")
-            (members, on_members), (others, on_others) = (
-                _answers(module, task, _drawn(shards, count, rng), lambda done: bars.advance(bar, done))
-                for shards in kinds
-            )
-        attack = membership_attack(members, others, seed=seed)
+            told = [_told(module, task, kind, lambda done: bars.advance(bar, done)) for kind in drawn]
+        both = drawn[0] + drawn[1]
+        models = train_shadows(config, federation, both, adversary.models, seed=seed, model=model)
+        shadows = [(_told(shadow.module, task, both).confidences, shadow.inside) for shadow in models]
+        evidence = [_evidence(one, shadows, np.s_[at : at + count]) for one, at in zip(told, (0, count), strict=True)]
+        attack = attacked(adversary, *evidence, seed=seed)
     except ConfigError as error:
         raise ConfigError(f"{folder}: {error}") from None
-    return AttackedRun(Path(folder), config.method, config.seed, attack, on_members, on_others, task.headline)
+    return AttackedRun(
+        Path(folder),
+        config.method,
+        config.seed,
+        attack,
+        on_members=told[0].metric,
+        on_others=told[1].metric,
+        metric=task.headline,
+        by=adversary.registered_name(),
+    )
 
 
 def restored(
@@ -108,27 +153,54 @@ def _load_weights(module: nn.Module, path: Path) -> None:
         raise RunFolderError(f"{path}: expected the weights of a {type(module).__name__}, found others") from None
 
 
-def _answers(
-    module: nn.Module, task: Task, drawn: Iterator[tuple[Shard, Tensor]], advance: Callable[[int], None]
-) -> tuple[Tensor, float]:
-    """What the attacker sees of some examples, a classifier's logits or else losses, and the model's metric on them."""
-    seen: list[Tensor] = []
+@dataclass(frozen=True)
+class _Told:
+    """What a model says of some examples, and its metric on them."""
+
+    outputs: NDArray[np.float64]
+    losses: NDArray[np.float64]
+    confidences: NDArray[np.float64]
+    metric: float
+
+
+def _told(module: nn.Module, task: Task, drawn: Drawn, advance: Callable[[int], None] = lambda done: None) -> _Told:
+    """What the model says of the ``drawn`` examples, in their order."""
+    seen: list[tuple[Tensor, Tensor, Tensor]] = []
     sums: Sums = {}
     with torch.inference_mode():
         for shard, positions in drawn:
             for chunk in positions.split(BATCH):  # type: ignore[no-untyped-call]
                 inputs, targets = shard.batch(chunk, padding=task.padding)
                 outputs = call(module, inputs)
-                seen.append(outputs if task.classes else _losses(task, outputs, targets))
+                losses = _losses(task, outputs, targets)
+                if task.classes:
+                    seen.append((outputs, losses, _confidences(outputs, targets)))
+                else:
+                    seen.append((losses[:, None], losses, -losses))
                 sums = added(sums, task.sums(outputs, targets))
                 advance(len(chunk))
-    return torch.cat(seen), task.measured(sums)[task.headline.name]
+    shown, each, sure = (torch.cat(column).double().numpy() for column in zip(*seen, strict=True))
+    return _Told(shown, each, sure, task.measured(sums)[task.headline.name])
+
+
+def _evidence(told: _Told, shadows: Sequence[tuple[NDArray[np.float64], NDArray[np.bool_]]], part: slice) -> Evidence:
+    """What the attacker sees: the model's answers, and those of the shadows to this ``part`` of all questions."""
+    if not shadows:
+        return Evidence(told.outputs, told.losses, told.confidences)
+    answers, inside = (np.stack(columns, 1)[part] for columns in zip(*shadows, strict=True))
+    return Evidence(told.outputs, told.losses, told.confidences, answers, inside)
+
+
+def _confidences(outputs: Tensor, targets: Tensor) -> Tensor:
+    """log(p / (1 − p)) of the right class's probability p."""
+    right = outputs.gather(1, targets[:, None])[:, 0]
+    return right - outputs.scatter(1, targets[:, None], -torch.inf).logsumexp(1)
 
 
 def _losses(task: Task, outputs: Tensor, targets: Tensor) -> Tensor:
     """Of each example by itself."""
     each = zip(outputs.split(1), targets.split(1), strict=True)  # type: ignore[no-untyped-call]
-    return torch.stack([task.loss(*one) for one in each])[:, None]
+    return torch.stack([task.loss(*one) for one in each])
 
 
 def _drawn(shards: Sequence[Shard], count: int, rng: np.random.Generator) -> Iterator[tuple[Shard, Tensor]]:
@@ -142,23 +214,25 @@ def _drawn(shards: Sequence[Shard], count: int, rng: np.random.Generator) -> Ite
 
 
 def attack_table(runs: Sequence[AttackedRun]) -> TextTable:
-    """One row per run."""
+    """One row per run and attack."""
     rows = [
         [
             run.method,
             str(run.seed),
+            run.by,
             f"{run.attack.accuracy * 100:.2f} ± {run.attack.error * 100:.2f}",
-            f"{run.attack.auc:.3f}",
+            f"{run.attack.auc:.3f} ± {run.attack.auc_error:.3f}",
+            f"{run.attack.hits * 100:.2f} ± {run.attack.hits_error * 100:.2f}",
             run.metric.text(run.on_members),
             run.metric.text(run.on_others),
         ]
         for run in runs
     ]
-    header = ["method", "seed", "attack (%)", "AUC", "members", "others"]
+    header = ["method", "seed", "attack", "right (%)", "AUC", "TPR at 1 % FPR (%)", "members", "others"]
     caption = (
-        "attack: how often it is right whether an example was trained on, ± its standard error; guessing gives 50 %. "
+        "right: how often the attack is right whether an example was trained on; TPR: members that are found while 1 % "
+        "of the others are taken for members. Guessing gives 50 %, an AUC of 0.5 and a TPR of 1 %. ±: standard errors. "
         f"members, others: the model's own {runs[0].metric.name} on training and test examples."
     )
-    return TextTable(
-        "Membership inference", header, ("left", "right", "right", "right", "right", "right"), rows, caption
-    )
+    sides: tuple[Side, ...] = ("left", "right", "left", "right", "right", "right", "right", "right")
+    return TextTable("Membership inference", header, sides, rows, caption)
