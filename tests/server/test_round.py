@@ -1,14 +1,17 @@
 """A round as a conversation: what is asked, in which order, and what it costs, counted by hand."""
 
+import itertools
+
 import pytest
 import torch
 
+from fedpace.aggregation import Bucketing
 from fedpace.core import Layout, Update
 from fedpace.server import Annealing, AskProbes, AskSums, AskUpdates, Exchange, Round, Schedule, Stage
 from fedpace.server.annealing import StaleSum
 from tests.stages import stage_with
 
-from .helpers import LAYOUT, THETA, buffers, play_round, server
+from .helpers import LAYOUT, THETA, buffers, play_round, server, updates
 
 D, FLOATS, INTEGERS, N = 6, 3, 1, 5
 B = FLOATS + INTEGERS
@@ -128,3 +131,22 @@ def test_a_secure_round_asks_for_sums():
     question = next(iter(Round(server(), 0, [0, 1, 2], 0, secure=True)))
     assert isinstance(question, AskSums)
     assert question.weighing.updates == "samples"
+
+
+def test_a_rule_draws_anew_in_each_round_and_exchange_of_a_run():
+    drawing = Exchange(rule=Bucketing(rule="median"))
+
+    def after(rounds, seed):
+        here, generator = server(Schedule(base=Stage(exchanges=(drawing, drawing)))), torch.Generator().manual_seed(0)
+        rows, seen = torch.randn(8, D, generator=generator), [THETA]
+        for number in rounds:
+            for question in Round(here, number, range(8), seed):
+                question.answer(updates(rows))
+                seen.append(here.vector.clone())
+            seen.append(here.vector.clone())
+        return [(b - a).round(decimals=5).tolist() for a, b in itertools.pairwise(seen) if not torch.equal(a, b)]
+
+    steps = after((0, 1), seed=0)
+    assert len({tuple(step) for step in steps}) == 4
+    assert steps == after((0, 1), seed=0)
+    assert steps != after((0, 1), seed=1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.aggregation import AndMask, ConflictFree, Dampened, Masked
+from fedpace.aggregation import AndMask, ConflictFree, Dampened, Krum, Masked
 from fedpace.core import ConfigError
 from fedpace.server import Annealing, Exchange, Pruning, Schedule, Stage
 from tests.stages import stage_with
@@ -193,3 +193,10 @@ def test_a_rule_that_may_not_do_what_was_meant_is_warned_of():
         "stage 'confree': c = 1 is not below 1, so the step may turn against the guidance: "
         "d·g ≥ (1 − c)‖g‖² promises nothing"
     ]
+
+
+def test_a_rule_that_cannot_work_in_such_a_round_is_refused():
+    schedule = Schedule(base=Stage(name="krum", exchanges=(Exchange(rule=Krum(attackers=2)),)))
+    assert schedule.validate_for(5, clients=7) == []
+    with pytest.raises(ConfigError, match=r"^stage 'krum': rule 'krum', attackers = 2: expected at least 7 clients"):
+        schedule.validate_for(5, clients=6)

@@ -16,14 +16,15 @@ NOISE = 1e-6  # how exactly an inner product is known, relative to the lengths o
 WHOLE = (slice(None),)
 
 
-def gram(rows: Tensor, part: slice = slice(None)) -> Tensor:
+def gram(rows: Tensor, part: slice = slice(None), precision: torch.dtype | None = None) -> Tensor:
     """UUᵀ in float64 on the host, over a part of the columns.
 
     Short runs of columns are multiplied in the precision of the rows and their products summed in float64: entries of
     float32 rows are known to about 1e-8 · ‖uᵢ‖‖uⱼ‖, and to ``NOISE`` where rounding errors have one sign because
-    coordinates are equal. Rows whose squares leave the range of float32 are widened first.
+    coordinates are equal. Rows whose squares leave the range of float32 are widened first. Another ``precision`` than
+    that of the rows may be asked for.
     """
-    found = _products(rows, part, rows.dtype)
+    found = _products(rows, part, precision or rows.dtype)
     in_range = all(
         1e-30 < square < torch.inf or not row.any()
         for square, row in zip(found.diagonal().tolist(), rows[:, part], strict=True)
@@ -116,9 +117,9 @@ class Rows:
         self._lent = None
         self.clients += 1
 
-    def grams(self, parts: Sequence[slice]) -> list[Tensor]:
+    def grams(self, parts: Sequence[slice], precision: torch.dtype | None = None) -> list[Tensor]:
         """The Gram matrix of each part of the columns. Together the parts cover all, so these add up to that of U."""
-        found = [gram(self.matrix, part) for part in parts]
+        found = [gram(self.matrix, part, precision) for part in parts]
         self._gram = torch.stack(found).sum(dim=0)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,8 +17,11 @@ from fedpace.core import ConfigError
 class GramRule(Rule):
     """Result qᵀU, where the coefficients q depend on U only through its Gram matrix.
 
-    Memory: N vectors. Time: N²d for the Gram matrix, Nd for the combination.
+    Memory: N vectors. Time: N²d for the Gram matrix, Nd for the combination. Products are multiplied in ``precision``,
+    or, without one, in that of the updates.
     """
+
+    precision: ClassVar[torch.dtype | None] = None
 
     @abstractmethod
     def coefficients(self, gram_matrix: Tensor, weights: Tensor) -> tuple[Tensor, Diagnostics]:
@@ -29,10 +33,13 @@ class GramRule(Rule):
 
     def __call__(self, updates: Tensor, weights: Tensor | None = None, tensors: Sequence[slice] = ()) -> Tensor:
         """Aggregate the rows of ``updates``, where they lie; ``tensors`` are the slices of the model's tensors."""
-        checked = check_weights(updates, weights)
-        stream = GramStream(self, Rows.of(updates), checked)
+        stream = self.taken(updates, check_weights(updates, weights))
         stream.tensors = tensors
         return stream.finish()
+
+    def taken(self, updates: Tensor, weights: Sequence[float]) -> GramStream:
+        """A stream of rows that need not be copied."""
+        return GramStream(self, Rows.of(updates), list(weights))
 
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> GramStream:
         """Begin a stream."""
@@ -65,7 +72,7 @@ class GramStream(Stream):
         covered = sum(len(range(*part.indices(size))) for part in parts)
         if covered != size:
             raise ConfigError(f"tensors: expected slices that cover {size} coordinates, found {covered}")
-        found = [self._rule.coefficients(matrix, weights) for matrix in self.rows.grams(parts)]
+        found = [self._rule.coefficients(matrix, weights) for matrix in self.rows.grams(parts, self._rule.precision)]
         reports = [{"coefficients": q.tolist(), **report} for q, report in found]
         self.diagnostics = reports[0] if len(reports) == 1 else {"tensors": reports}
         return self.rows.combine([q for q, _ in found], parts)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import SerializeAsAny
 from torch import Tensor
 
 from fedpace.aggregation._gram import Rows
 from fedpace.aggregation._signs import SignSum
-from fedpace.core import ConfigError, Named, Registry, devices
+from fedpace.core import ConfigError, Named, Registry, by_name, devices
 
 Diagnostics = dict[str, Any]
 
@@ -37,12 +38,14 @@ class Stream(ABC):
 
     A stream ends once, by ``finish`` or by ``split``; either fills ``diagnostics``. ``signs`` is the sign sum and
     ``rows`` are the kept updates where the rule needs them anyway, so that nobody counts signs or keeps rows twice.
-    ``tensors`` tells a rule that treats tensors one by one where they lie; whoever knows sets it before the end.
+    ``tensors`` tells a rule that treats tensors one by one where they lie, ``seed`` is that of the round, for a rule
+    that draws; whoever knows them sets them before the end.
     """
 
     signs: SignSum | None = None
     rows: Rows | None = None
     tensors: Sequence[slice] = ()
+    seed: int = 0
 
     def __init__(self) -> None:
         self.diagnostics: Diagnostics = {}
@@ -82,12 +85,25 @@ class Rule(Named, ABC):
 
     def __call__(self, updates: Tensor, weights: Tensor | None = None) -> Tensor:
         """Aggregate the rows of ``updates``; ``weights`` (one per row, not negative) default to uniform."""
-        checked = check_weights(updates, weights)
+        return self.taken(updates, check_weights(updates, weights)).finish()
+
+    def taken(self, updates: Tensor, weights: Sequence[float]) -> Stream:
+        """A stream that has taken the rows of ``updates`` already."""
         with devices.placed(updates.device):
             stream = self.start(updates.shape[1], updates.shape[0], updates.dtype)
-        for update, weight in zip(updates, checked, strict=True):
+        for update, weight in zip(updates, weights, strict=True):
             stream.add(update, weight)
-        return stream.finish()
+        return stream
+
+    def bears(self, clients: int) -> int:
+        """How many attackers among so many clients cannot move the result at will, whatever they send.
+
+        However far their updates lie from the others, the result stays within a bound that the others set.
+        """
+        return 0
+
+    def check(self, clients: int) -> None:
+        """Refuse settings that cannot work among so many clients."""
 
     @property
     def caution(self) -> str | None:
@@ -108,6 +124,7 @@ class Rule(Named, ABC):
 
 
 rules: Registry[Rule] = Registry("rule", Rule)
+AnyRule = SerializeAsAny[Annotated[Rule, by_name(rules, "mean")]]  # a field for a rule: its name, its table, or itself
 
 
 def check_weights(updates: Tensor, weights: Tensor | None) -> list[float]:
@@ -121,6 +138,15 @@ def check_weights(updates: Tensor, weights: Tensor | None) -> list[float]:
         found = values.tolist()
         raise ConfigError(f"weights: expected {updates.shape[0]} finite values that are not negative, found {found}")
     return [float(value) for value in values]
+
+
+def minority(clients: int) -> int:
+    """The most that are less than half.
+
+    >>> minority(10), minority(11), minority(0)
+    (4, 5, 0)
+    """
+    return max(clients - 1, 0) // 2
 
 
 class WeightedSum:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationError, model_validator
 
-from fedpace.aggregation import Dampened, Mean
+from fedpace.aggregation import AnyRule, Dampened, Mean
 from fedpace.attacks import Attack, SignFlip, attacks
 from fedpace.client import Gradient
 from fedpace.core import ConfigError, Device, Settings, Weights, by_name, devices, first_error
@@ -21,7 +21,6 @@ from fedpace.server import (
     Annealing,
     AnyOptimizer,
     AnyPace,
-    AnyRule,
     BufferPolicy,
     Exchange,
     Freezing,

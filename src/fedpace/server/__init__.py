@@ -17,7 +17,7 @@ from fedpace.server.optimizers import (
 from fedpace.server.pace import Pace, ShuffledPace, paces
 from fedpace.server.pruning import Pruner, Pruning
 from fedpace.server.round import Ask, AskProbes, AskSums, AskUpdates, Round
-from fedpace.server.schedule import AnyOptimizer, AnyPace, AnyRule, Exchange, Schedule, Stage
+from fedpace.server.schedule import AnyOptimizer, AnyPace, Exchange, Schedule, Stage
 from fedpace.server.server import ExchangeReport, Server
 from fedpace.server.sums import FEWEST, Collected, Secure, Weighing
 
@@ -27,7 +27,6 @@ __all__ = [
     "Annealing",
     "AnyOptimizer",
     "AnyPace",
-    "AnyRule",
     "Ask",
     "AskProbes",
     "AskSums",

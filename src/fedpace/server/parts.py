@@ -15,11 +15,11 @@ class Parts:
     Usually everything is ruled: then this is the rule's own stream, and nothing is copied.
     """
 
-    def __init__(self, rule: Rule, layout: Layout, ruled: Layout, clients: int) -> None:
+    def __init__(self, rule: Rule, layout: Layout, ruled: Layout, clients: int, seed: int = 0) -> None:
         self._layout, self._ruled = layout, ruled
         self._rest = layout.with_personal(lambda name: name in ruled.slices).shared
         self._stream = rule.start(ruled.size, clients)
-        self._stream.tensors = tuple(ruled.slices.values())
+        self._stream.tensors, self._stream.seed = tuple(ruled.slices.values()), seed
         self._mean = Mean().start(self._rest.size, clients)
 
     @property

@@ -163,7 +163,9 @@ class Round:
         else:
             updates = AskUpdates(*asked)
             yield updates
-            self._note(exchange, self._server.exchange(exchange, updates.answers, len(self._cohort), self._accepted))
+            seed = derive(self._seed, "rule", self.report.round, number)
+            clients = len(self._cohort)
+            self._note(exchange, self._server.exchange(exchange, updates.answers, clients, self._accepted, seed))
         self._down += len(self._cohort) * (self._server.layout.size + self._server.statistics + _numbers(extras))
         self._down += sum(map(_numbers, own.values()))
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from fedpace.aggregation import AndMask, Mean, Rule, Thresholded, highest_below, rules
+from fedpace.aggregation import AndMask, AnyRule, Mean, Thresholded, highest_below
 from fedpace.core import ConfigError, Settings, Weights, by_name
 from fedpace.server.annealing import Annealing
 from fedpace.server.freezing import Freezing
@@ -15,7 +15,6 @@ from fedpace.server.optimizers import ServerOptimizer, ServerSGD, optimizers
 from fedpace.server.pace import Pace, paces
 from fedpace.server.pruning import Pruning
 
-AnyRule = SerializeAsAny[Annotated[Rule, by_name(rules, "mean")]]
 AnyPace = SerializeAsAny[Annotated[Pace, by_name(paces, "agreement")]]
 AnyOptimizer = SerializeAsAny[Annotated[ServerOptimizer, by_name(optimizers, "sgd")]]
 
@@ -99,6 +98,9 @@ class Schedule(Settings):
                     raise ConfigError(
                         f"stages '{other.name}' ({other.window}) and '{stage.name}' ({stage.window}) overlap"
                     )
+        for stage in self.all:
+            for exchange in stage.exchanges:
+                _check_rule(stage, exchange, clients)
         return list(dict.fromkeys(text for stage in self.all for text in self._idle(stage, clients)))
 
     def _idle(self, stage: Stage, clients: int) -> Iterator[str]:
@@ -131,3 +133,10 @@ class Schedule(Settings):
             yield (f": no agreement of {clients} clients lies below tau = {rule.tau:g}, so masking is the plain mean")
         if isinstance(rule, AndMask) and highest >= clients:
             yield f" stands still: no agreement lies above tau = {rule.tau:g}"
+
+
+def _check_rule(stage: Stage, exchange: Exchange, clients: int) -> None:
+    try:
+        exchange.rule.check(clients)
+    except ConfigError as error:
+        raise ConfigError(f"stage '{stage.name}': {error}") from None

@@ -124,13 +124,21 @@ class Server:
         return sent
 
     def exchange(
-        self, exchange: Exchange, updates: Iterable[Update], clients: int, accepted: Callable[[Update], None] = _ignore
+        self,
+        exchange: Exchange,
+        updates: Iterable[Update],
+        clients: int,
+        accepted: Callable[[Update], None] = _ignore,
+        seed: int = 0,
     ) -> ExchangeReport:
-        """Aggregate the updates of at most ``clients`` clients and take one step; ``accepted`` hears of each."""
+        """Aggregate the updates of at most ``clients`` clients and take one step; ``accepted`` hears of each.
+
+        A rule that draws does so from ``seed``.
+        """
         report = ExchangeReport()
         server_side = self.server_side if exchange.sends == "update" else None
         with devices.placed(self._device):
-            stream = Parts(exchange.rule, self.layout, self.ruled, clients)
+            stream = Parts(exchange.rule, self.layout, self.ruled, clients, seed)
             monitor = Monitor(self.layout, clients, exchange.sends, stream.signs, self.pairwise, stream.rows)
             agreement = MagnitudeAgreement(self.layout.size) if exchange.pace is not None else None
             touched = torch.zeros(self.layout.size, dtype=torch.bool) if exchange.counts else None

@@ -1,0 +1,53 @@
+"""Sorting clients in each coordinate, as a network of comparisons: no branches, many coordinates at a time.
+
+Imported late: numba takes its time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from fedpace.aggregation._signs import RUN
+
+
+def network(clients: int) -> NDArray[np.int64]:
+    """Pairs of positions to compare, in this order, that sort so many values (Batcher; Knuth 5.2.2, algorithm M)."""
+    found = []
+    highest = 1 << max(clients - 1, 0).bit_length() >> 1
+    p = highest
+    while p > 0:
+        q, r, d = highest, 0, p
+        while True:
+            found += [(i, i + d) for i in range(clients - d) if i & p == r]
+            if q == p:
+                break
+            q, r, d = q >> 1, p, q - p
+        p >>= 1
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
+@njit(cache=True, nogil=True)
+def mean_of_ranks(rows: NDArray[Any], pairs: NDArray[np.int64], first: int, last: int, result: NDArray[Any]) -> None:
+    """The mean, in float64, of the values that come ``first`` to before ``last`` in each column."""
+    count, size = rows.shape
+    held, totals = np.empty((count, RUN), rows.dtype), np.empty(RUN)
+    for start in range(0, size, RUN):
+        width = min(RUN, size - start)
+        for i in range(count):
+            held[i, :width] = rows[i, start : start + width]
+        for pair in range(len(pairs)):
+            low, high = held[pairs[pair, 0]], held[pairs[pair, 1]]
+            for k in range(width):
+                a, b = low[k], high[k]
+                low[k] = a if a < b else b
+                high[k] = b if a < b else a
+        totals[:] = 0
+        for i in range(first, last):
+            for k in range(width):
+                totals[k] += held[i, k]
+        for k in range(width):
+            result[start + k] = totals[k] / (last - first)
