@@ -167,6 +167,14 @@ BAD = {
         ["run", "fedavg", "--set", "cohort.number=2", "--set", "cohort.fraction=0.5"],
         "cohort: give a fraction or a number of clients, not both",
     ),
+    "two values of a key": (["run", "fedavg", *FAST, "--set", "rounds=3"], "rounds: given twice, as 2 and as 3"),
+    "two seeds": (["run", "fedavg", "--seed", "1", "--set", "seed=2"], "seed: given twice, as 1 and as 2"),
+    "two names": (
+        ["compare", "fedavg", "--partition", "iid", "--set", "data.partition=dirichlet"],
+        "data.partition.name: given twice, as 'iid' and as 'dirichlet'",
+    ),
+    "a seed to compare": (["compare", "fedavg", "--set", "seed=2"], "use --seeds"),
+    "a grid over what is set": (["sweep", "gma", "--grid", "rounds=1,2", "--rounds", "3"], "rounds: given twice"),
     "executor": (["run", "fedavg", "--set", "executor=gpu"], "unknown executor 'gpu'; known: processes, serial"),
     "tracker": (
         ["run", "fedavg", "--set", 'track=["wandb"]'],
@@ -307,9 +315,10 @@ def test_a_seed_changes_the_run_however_it_is_given(fedpace):
     assert losses("a") == losses("b")
 
 
-def test_set_wins_over_options(fedpace):
-    fedpace("run", "fedavg", *FAST, "--set", "rounds=3", "--out", "mine")
-    assert len(losses("mine")) == 3
+def test_options_and_settings_hold_together(fedpace):
+    given = [*FAST, "--clients", "5", "--set", "data.partition.name=iid", "--set", "rounds=2", "--out", "mine"]
+    assert fedpace("run", "fedavg", *given).code == 0
+    assert run_json("mine")["config"]["data"]["partition"].items() >= {"name": "iid", "clients": 5}.items()
 
 
 def test_a_toml_file_is_a_method(fedpace, place):

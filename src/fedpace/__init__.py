@@ -11,11 +11,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Comparison", "Data", "Federation", "FedpaceError", "Result", "compare", "federate", "load", "train"]
+__all__ = [
+    "Comparison",
+    "Data",
+    "Federation",
+    "FedpaceError",
+    "Result",
+    "compare",
+    "federate",
+    "load",
+    "train",
+    "trusted_files",
+]
 
 if TYPE_CHECKING:
     from fedpace.analysis import Comparison
-    from fedpace.core import FedpaceError
+    from fedpace.core import FedpaceError, trusted_files
     from fedpace.data import Data, Federation, federate, load
     from fedpace.experiments import Result, compare, train
 
@@ -29,6 +40,7 @@ _ORIGIN = {
     "federate": "fedpace.data",
     "load": "fedpace.data",
     "train": "fedpace.experiments",
+    "trusted_files": "fedpace.core",
 }
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 # The library is imported inside the commands: `fedpace --help` need not wait for torch.
@@ -35,9 +34,25 @@ ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if h
 STOPPED = {128 + number for number in ENDING}  # exit codes after these signals; typer's after Ctrl-C is the same
 UsageError: Any = typer.BadParameter.__base__  # click's, or the copy of it within typer
 
+
+def _trusted(context: typer.Context, given: bool) -> bool:
+    """Until the command ends."""
+    if given:
+        from fedpace.core import trusted_files
+
+        context.with_resource(trusted_files())
+    return given
+
+
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key; repeat as needed.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of a table.")]
 DataName = Annotated[str | None, typer.Option("--data", help="Name or path of the data.")]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", callback=_trusted, help="Files may name code to run (package.module:Name); you trust their authors."
+    ),
+]
 Rounds = Annotated[int | None, typer.Option(help="Number of rounds.")]
 Seeds = Annotated[str, typer.Option(help="Seeds, separated by commas.")]
 Partition = Annotated[str | None, typer.Option(help="How the data are dealt to clients.")]
@@ -105,8 +120,10 @@ def main() -> None:
         message = _one_line(error)
         if debug or message is None:
             raise
+        from fedpace.core import for_terminal
+
         if message:  # empty if the help was shown because there were no arguments
-            err_console.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
+            err_console.print(f"[bold red]error:[/] {for_terminal(message)}", highlight=False, soft_wrap=True)
         raise SystemExit(2) from None
     if code in STOPPED:
         err_console.print("stopped; finished rounds are kept: the same command goes on (run: with --resume)")
@@ -140,23 +157,25 @@ def run(
     clients: Clients = None,
     model: Model = None,
     rounds: Rounds = None,
-    seed: Annotated[int, typer.Option(help="Seed of data partition, initial model and training.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of data partition, initial model and training.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/PRESET-DATA-seedN.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     engine: Annotated[EngineOption, typer.Option(help="Our own engine, or Flower.")] = EngineOption.local,
     superlink: Annotated[str, typer.Option(help="flower-deployment: a connection of the flwr command.")] = "local",
     timeout: Annotated[float, typer.Option(min=1, help="flower-deployment: seconds to wait for a node.")] = 600,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Train one method."""
+    from fedpace.core import for_terminal, slug
     from fedpace.experiments import load_config
     from fedpace.experiments.engines import run_on
     from fedpace.experiments.progress import RunProgress
 
-    overrides = _overrides(set_, data, model, rounds, _partition(partition, alpha, clients))
-    config = load_config(preset, {"seed": seed, **overrides})
+    overrides = _overrides(set_, data, model, rounds, _partition(partition, alpha, clients), seed)
+    config = load_config(preset, overrides)
     seed = config.seed
-    folder = out or Path("runs") / f"{config.method}-{Path(config.data.source).stem}-seed{seed}"
+    folder = out or Path("runs") / f"{slug(config.method)}-{slug(Path(config.data.source).stem)}-seed{seed}"
     with RunProgress(err_console) as progress:
         if engine is EngineOption.flower_deployment:
             from fedpace.experiments.deployment import deploy
@@ -176,7 +195,7 @@ def run(
     values = {"final": summary.final, "best": summary.best, "last ten": summary.last10}
     said = ", ".join(f"{name} {metric.text(value)}" for name, value in values.items())
     similarity = "" if isnan(summary.similarity) else f", mean similarity {summary.similarity:+.3f}"
-    what = f"{config.method} on {config.data.source}, seed {seed}"
+    what = for_terminal(f"{config.method} on {config.data.source}, seed {seed}")
     out_console.print(f"{what}: {metric.name} {said}, AUC {summary.auc:.3f}{similarity}", highlight=False)
     _print_files(runs=[folder], wrote=[plot])
 
@@ -200,6 +219,7 @@ def compare(
     most: Most = 30,
     out: Annotated[Path | None, typer.Option(help="Folder for the runs, the table and the plot.")] = None,
     workers: Workers = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Train several methods on the same seeds; a table with mean ± std and paired differences."""
@@ -244,6 +264,7 @@ def sweep(
     rounds: Rounds = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the runs, the table and the plot.")] = None,
     workers: Workers = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Train one method with every combination of some settings."""
@@ -257,6 +278,7 @@ def sweep(
 @app.command(name="list")
 def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: AsJson = False) -> None:
     """List what can be named: methods, presets, data, tasks, models, partitions, shifts, rules, and so on."""
+    from fedpace.core import for_terminal
     from fedpace.experiments.catalogue import catalogue
 
     entries = catalogue(kind.value)
@@ -265,7 +287,7 @@ def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: 
         return
     table = Table(kind.value, "", box=None, pad_edge=False)
     for name, text in entries.items():
-        table.add_row(f"[bold]{name}[/]", text)
+        table.add_row(f"[bold]{for_terminal(name)}[/]", for_terminal(text))
     out_console.print(table)
 
 
@@ -317,6 +339,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run what a table or figure of a paper needs, and show the paper's numbers beside ours."""
+    from fedpace.core import for_terminal
     from fedpace.experiments.evidence import tables
     from fedpace.experiments.presets import parse_overrides
     from fedpace.experiments.reproduce import reproduce
@@ -337,7 +360,8 @@ def reproduce(
     if as_json:
         _print_json({**done.evidence, "files": done.files})
         return
-    out_console.print(f"[bold]{escape(done.evidence['title'])}[/]\n{escape(done.evidence['source'])}", highlight=False)
+    title, source = (for_terminal(done.evidence[key]) for key in ("title", "source"))
+    out_console.print(f"[bold]{title}[/]\n{source}", highlight=False)
     for table in tables(done.evidence):
         out_console.print(table.rich())
     out_console.print("What differs from the paper:", highlight=False)
@@ -352,7 +376,7 @@ def data_show(
     partition: Partition = None,
     alpha: Alpha = None,
     clients: Clients = None,
-    seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of the partition.")] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key below 'data', or a parameter of the partition."),
@@ -361,22 +385,23 @@ def data_show(
     as_json: AsJson = False,
 ) -> None:
     """Draw how many examples of each class every client holds."""
+    from fedpace.core import slug
     from fedpace.data import counts_table, save_counts_figure
     from fedpace.experiments.presets import load_config
     from fedpace.experiments.run import federate
 
     given = _overrides(
-        [_below_data(text) for text in set_ or []], source, None, None, _partition(partition, alpha, clients)
+        [_below_data(text) for text in set_ or []], source, None, None, _partition(partition, alpha, clients), seed
     )
-    federation = federate(load_config("fedavg", {**given, "seed": seed}))
+    federation = federate(load_config("fedavg", given))
     if as_json:
         counts = dict(zip(federation.client_names, federation.counts().tolist(), strict=True))
         _print_json({"name": federation.name, "classes": federation.classes, "counts": counts})
         return
     out_console.print(counts_table(federation))
-    path = out or Path("runs") / f"{federation.name.replace('/', '-')}.png"
+    path = out or Path("runs") / f"{slug(federation.name)}.png"
     save_counts_figure(federation, path)
-    out_console.print("picture:", str(path), highlight=False, markup=False, soft_wrap=True)
+    _print_files(picture=[path])
 
 
 @attack_app.command(name="membership")
@@ -391,6 +416,7 @@ def attack_membership(
     shadows: Annotated[
         int | None, typer.Option(help="Shadow models of lira; each costs about as much as the run.")
     ] = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Tell from a model's outputs what it was trained on: how much does it give away of its clients' data?"""
@@ -411,6 +437,7 @@ def attack_membership(
 @attack_app.command(name="byzantine")
 def attack_byzantine(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of finished runs.")],
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare what rules bear: runs with attackers (--set attackers=0.2 --set attack=sign_flip) and without."""
@@ -430,6 +457,7 @@ def flower_new(
     preset: Annotated[str, typer.Argument(help="Name of a preset (see 'fedpace list presets').")] = "fedpace",
     set_: Set = None,
     out: Annotated[Path, typer.Option(help="Run folder, on the machine of the ServerApp.")] = Path("runs/flower"),
+    trust: Trust = False,
 ) -> None:
     """Write a Flower app for a preset: 'flwr run FOLDER' starts it."""
     from fedpace.experiments import load_config
@@ -453,6 +481,7 @@ def _run_and_report(
 ) -> None:
     """Run, print and write what a comparison shows; ``unfair`` says what else differs between its methods."""
     from fedpace.analysis import write_report
+    from fedpace.core import for_terminal
     from fedpace.experiments.api import comparison
     from fedpace.experiments.batch import run_batch
     from fedpace.experiments.reporting import reported
@@ -469,7 +498,7 @@ def _run_and_report(
         _print_json({**compared.to_json(), **tuning, "warnings": list(warnings), "folder": str(folder)})
         return
     for warning in warnings:
-        err_console.print(f"[yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
+        err_console.print(f"[yellow]warning:[/] {for_terminal(warning)}", highlight=False, soft_wrap=True)
     out_console.print(compared.table())
     _print_files(runs=[folder], wrote=[table, plot, page, *([folder / "tuning.json"] if tuned else [])])
 
@@ -480,13 +509,16 @@ def _overrides(
     model: str | None,
     rounds: int | None,
     partition: dict[str, Any],
+    seed: int | None = None,
 ) -> dict[str, Any]:
-    """What options and ``--set`` change; ``--set`` wins."""
-    from fedpace.experiments.presets import parse_overrides
+    """What options and ``--set`` change; all of it must hold together."""
+    from fedpace.experiments.presets import joined, parse_overrides
 
-    options = {"data.source": data, "model": model, "rounds": rounds}
+    options = {"data.source": data, "model": model, "rounds": rounds, "seed": seed}
     options |= {f"data.partition.{key}": value for key, value in partition.items()}
-    return {**{key: value for key, value in options.items() if value is not None}, **parse_overrides(assignments or [])}
+    return joined(
+        {key: value for key, value in options.items() if value is not None}, parse_overrides(assignments or [])
+    )
 
 
 def _below_data(assignment: str) -> str:
@@ -539,9 +571,11 @@ def _print_json(content: Any) -> None:
 
 
 def _print_files(**files: list[Path]) -> None:
+    from fedpace.core import printable
+
     for what, paths in files.items():
         for path in paths:
-            out_console.print(f"{what}:", str(path), highlight=False, markup=False, soft_wrap=True)
+            out_console.print(f"{what}:", printable(path), highlight=False, markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

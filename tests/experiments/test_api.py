@@ -7,10 +7,9 @@ from torch import nn
 import fedpace
 from fedpace.aggregation import Rule
 from fedpace.aggregation._rule import Stream
-from fedpace.core import ConfigError, RunFolderError
+from fedpace.core import ConfigError, RunFolderError, slug
 from fedpace.data import Iid
 from fedpace.experiments import federate, load_config
-from fedpace.experiments.batch import slug
 from fedpace.models import ModelConfig
 
 from .helpers import FAST, Flat, fast_config, measured, snapshot
@@ -124,7 +123,7 @@ def test_a_model_that_does_not_fit_is_one_line():
     [
         ({"name": "resnet8", "norm": "batch"}, {}),
         ("resnet8", {"model.norm": "batch"}),
-        (ModelConfig(name="resnet8", options={"norm": "group"}), {"model.norm": "batch"}),
+        (ModelConfig(name="resnet8", options={}), {"model.norm": "batch"}),
     ],
 )
 def test_a_models_options_reach_the_run_and_its_folder(tmp_path, model, settings):
@@ -135,6 +134,23 @@ def test_a_models_options_reach_the_run_and_its_folder(tmp_path, model, settings
         train(model={"name": "resnet8", "norm": "group"}, rounds=1, out=tmp_path / "run", resume=True)
     with pytest.raises(RunFolderError, match="holds a run with"):
         train(model="resnet8", rounds=1, out=tmp_path / "run", resume=True)
+
+
+def test_an_argument_and_a_setting_that_differ_are_refused():
+    for given in ({"rounds": 3}, {"model": "lenet"}, {"data.source": "diabetes"}):
+        with pytest.raises(ConfigError, match="given twice"):
+            train(settings=given)
+    with pytest.raises(ConfigError, match=r"data\.partition: given twice"):
+        compare(["fedavg"], partition=Iid(), settings={"data.partition.clients": 5})
+    with pytest.raises(ConfigError, match="use --seeds"):
+        compare(["fedavg"], settings={"seed": 5})
+
+
+def test_by_default_the_method_names_the_data(tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        'data.source = "diabetes"\ndata.partition = "iid"\nmodel = "linear"\nrounds = 1\n'
+    )
+    assert fedpace.train(method=str(tmp_path / "mine.toml"), settings=FAST).config["data"]["source"] == "diabetes"
 
 
 def test_models_and_their_options_may_differ_between_the_methods_of_a_comparison(tmp_path):
@@ -317,7 +333,7 @@ def test_a_comparison_shows_itself(tmp_path):
 
 def test_labels_become_file_names():
     assert slug("local.lr=0.1, anneal.k=3") == "local.lr=0.1-anneal.k=3"
-    assert slug("../τ = ½ (mine)") == "..-τ-=-½-mine"
+    assert slug("../τ = ½ (mine)") == "τ-=-½-mine"
     assert "/" not in slug("a/b")
 
 

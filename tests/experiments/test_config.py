@@ -117,7 +117,6 @@ def test_anything_wrong_is_one_line(table, message):
         ({"model": {"name": "resnet8", "norm": "batch"}}, {"name": "resnet8", "norm": "batch"}),
         ({"model": "resnet8", "model.norm": "batch"}, {"name": "resnet8", "norm": "batch"}),
         ({"model.norm": "group"}, {"name": "small_cnn", "norm": "group"}),
-        ({"model": {"name": "resnet8", "norm": "batch"}, "model.name": "linear"}, "linear"),
     ],
 )
 def test_a_model_is_written_as_its_name_or_as_a_table_of_its_options(overrides, written):
@@ -128,6 +127,12 @@ def test_a_model_is_written_as_its_name_or_as_a_table_of_its_options(overrides, 
     again = RunConfig(**dumped)
     assert again == config
     assert again.fingerprint() == config.fingerprint()
+
+
+def test_another_model_drops_the_options_of_the_one_below():
+    assert load_config("fedavg", {"model": {"name": "resnet8", "norm": "batch"}}, {"model.name": "linear"}).model == (
+        "linear"
+    )
 
 
 def test_a_models_options_change_the_fingerprint():

@@ -2,6 +2,7 @@ import pytest
 
 from fedpace.aggregation import Harmonised, Masked, Mean
 from fedpace.core import ConfigError
+from fedpace.data import Iid
 from fedpace.experiments import RunConfig, load_config, preset_names
 from fedpace.experiments.presets import parse_overrides, parse_value
 
@@ -135,6 +136,40 @@ def test_an_override_below_an_object_given_by_its_name_alone_keeps_the_name():
     assert config.data.partition.classes_per_client == 3
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"data.partition.clients": 5, "data.partition.name": "iid"},
+        {"data.partition.name": "iid", "data.partition.clients": 5},
+        {"data.partition.clients": 5, "data.partition": "iid"},
+        {"data.partition": {"name": "iid"}, "data": {"partition": {"clients": 5}}},
+    ],
+)
+def test_overrides_hold_together_in_any_order(overrides):
+    assert load_config("fedavg", overrides).data.partition == Iid(clients=5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"model": "linear", "model.name": "lenet"}, "model.name: given twice, as 'linear' and as 'lenet'"),
+        ({"data": {"size": 8}, "data.size": 4}, "data.size: given twice, as 8 and as 4"),
+        ({"aggregate.rule": Masked(tau=0.9), "aggregate.rule.tau": 0.5}, "aggregate.rule: given twice, as Masked"),
+        ({"secure": False, "secure.bits": 16}, "secure: given twice, as False and as {'bits': 16}"),
+    ],
+)
+def test_overrides_that_contradict_one_another_are_refused(overrides, message):
+    for each in (overrides, dict(reversed(overrides.items()))):
+        with pytest.raises(ConfigError, match="given twice") as caught:
+            load_config("fedavg", each)
+        assert message.partition(",")[0] in str(caught.value)
+
+
+def test_of_several_layers_the_later_ones_win():
+    config = load_config("gma", {"aggregate.rule.tau": 0.5, "rounds": 3}, {"aggregate.rule": "mean"}, {"rounds": 4})
+    assert (config.aggregate.rule, config.rounds) == (Mean(), 4)
+
+
 def test_an_override_that_names_another_object_drops_the_old_ones_parameters():
     assert load_config("gma", {"aggregate.rule": {"name": "harmonised"}}).aggregate.rule == Harmonised()
     assert load_config("gma", {"aggregate.rule": {"name": "masked"}}).aggregate.rule == Masked(tau=0.4)
@@ -165,7 +200,9 @@ def test_values_are_toml_and_anything_else_is_text(text, value):
 
 def test_assignments():
     assert parse_overrides(["rounds = 5", "a.b=x=y"]) == {"rounds": 5, "a.b": "x=y"}
-    assert parse_overrides(["rounds=5", "rounds=6"]) == {"rounds": 6}
+    assert parse_overrides(["rounds=5", "rounds=5"]) == {"rounds": 5}
+    with pytest.raises(ConfigError, match="rounds: given twice, as 5 and as 6; expected one of them"):
+        parse_overrides(["rounds=5", "rounds=6"])
 
 
 @pytest.mark.parametrize("text", ["novalue", "=3", ""])

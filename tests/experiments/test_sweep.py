@@ -14,9 +14,16 @@ def test_every_combination_with_every_seed(tmp_path):
     assert {job.folder.parent for job in jobs} == {tmp_path}
 
 
-def test_the_grid_wins_over_an_override(tmp_path):
-    (job,) = sweep_jobs("fedavg", ["rounds=7"], [0], {"rounds": 3}, tmp_path)
-    assert job.config.rounds == 7
+def test_what_is_varied_is_not_set_as_well(tmp_path):
+    with pytest.raises(ConfigError, match="rounds: given twice, as 3 and as 7"):
+        sweep_jobs("fedavg", ["rounds=7"], [0], {"rounds": 3}, tmp_path)
+    with pytest.raises(ConfigError, match="--grid rounds: is given twice"):
+        sweep_jobs("fedavg", ["rounds=7", "rounds=8"], [0], {}, tmp_path)
+
+
+def test_a_grid_over_names_keeps_what_is_set_beside_them(tmp_path):
+    jobs = sweep_jobs("fedavg", ["data.partition.name=iid,dirichlet"], [0], {"data.partition.clients": 5}, tmp_path)
+    assert [job.config.data.partition.clients for job in jobs] == [5, 5]
 
 
 def test_a_grid_over_seeds_is_honoured_or_refused(tmp_path):

@@ -26,7 +26,8 @@ COMMON = {"model": "linear", "rounds": 8, **FAST}
 
 def tuned(folder, methods=("fedavg",), trials=4, seeds=(7, 8), reported=(0,), workers=1, console=QUIET, **settings):
     """What ``tuned_variants`` returns; ``local__lr`` stands for ``local.lr``."""
-    common = {**COMMON, **{key.replace("__", "."): value for key, value in settings.items()}}
+    own = {key.replace("__", "."): value for key, value in settings.items()}
+    common = {key: value for key, value in COMMON.items() if key.split(".")[0] not in own} | own
     variants = methods if isinstance(methods, dict) else {name: {"method": name} for name in methods}
     return tuned_variants(variants, trials, seeds, reported, common, folder, console, workers=workers)
 

@@ -82,7 +82,7 @@ def test_a_table_without_a_name_describes_the_default():
         ({"name": "mlp", "adapter": {"rank": 0}}, "model: adapter.rank: input should be greater than or equal to 1"),
         ({"name": "resnet", "norm": "batch"}, r"unknown model 'resnet'; did you mean 'resnet8'\?"),
         ({"name": f"{__name__}:own_factory", "widht": 1}, r"unknown option 'widht'; did you mean 'width'\?"),
-        ({"name": f"{__name__}:WIDTH", "width": 1}, "expected a class or a function, found 3"),
+        ({"name": f"{__name__}:WIDTH", "width": 1}, "expected a torch.nn.Module or a function that makes one, found 3"),
         ({"name": "no.such:thing", "width": 1}, "model 'no.such:thing': cannot be imported"),
         ({"name": "resnet8", "norm": nn.GroupNorm}, "model: options.norm: input was not a valid JSON value"),
         ({"name": 3}, "model: name: input should be a valid string, found 3"),
@@ -99,7 +99,7 @@ def test_a_wrong_option_is_one_line(value, message):
 def test_a_users_factory_that_cannot_be_called_is_one_line():
     with pytest.raises(ModelError, match=r"takes \(shape, classes\) or nothing, found \(hidden\)"):
         build(f"{__name__}:needs", (1, 8, 8), 10, seed=0)
-    with pytest.raises(ConfigError, match="expected a class or a function, found 3"):
+    with pytest.raises(ConfigError, match=r"expected a torch\.nn\.Module or a function that makes one, found 3"):
         build(f"{__name__}:WIDTH", (1, 8, 8), 10, seed=0)
 
 

@@ -11,7 +11,6 @@ from fedpace.core.errors import (
     PartitionError,
     RunFolderError,
     did_you_mean,
-    one_line,
 )
 from fedpace.core.files import folder_written_aside, written_aside
 from fedpace.core.flat import Buffers, FlatModule
@@ -31,6 +30,8 @@ from fedpace.core.seeds import derive, numpy_stream, torch_stream
 from fedpace.core.server_side import ServerSide
 from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
 from fedpace.core.sketch import sketch
+from fedpace.core.text import for_figure, for_markdown, for_terminal, one_line, printable, slug
+from fedpace.core.trust import is_import_path, refuse_import_paths, trusted_files
 from fedpace.core.update import Tensors, Update, with_prefix
 from fedpace.core.weights import Weights, weight_of
 
@@ -71,14 +72,22 @@ __all__ = [
     "did_you_mean",
     "first_error",
     "folder_written_aside",
+    "for_figure",
+    "for_markdown",
+    "for_terminal",
     "import_path",
+    "is_import_path",
     "numpy_stream",
     "one_line",
     "parse",
     "part",
+    "printable",
+    "refuse_import_paths",
     "scalings",
     "sketch",
+    "slug",
     "torch_stream",
+    "trusted_files",
     "weight_of",
     "with_prefix",
     "written_aside",

@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-
-def one_line(text: object) -> str:
-    r"""A text, or what an error says, without line breaks; an error that says nothing is named.
-
-    >>> one_line("two\n  lines"), one_line(KeyError())
-    ('two lines', 'KeyError')
-    """
-    return " ".join(str(text).split()) or (type(text).__name__ if isinstance(text, BaseException) else "")
+from fedpace.core.text import one_line
 
 
 class FedpaceError(Exception):
     """Base of all errors that the command line shows as one line and exit code 2."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))  # names and values from outside may hold newlines
+        super().__init__(one_line(message))  # names and values from outside may hold anything
 
 
 class ConfigError(FedpaceError):

@@ -15,7 +15,9 @@ from pydantic import (
     model_serializer,
 )
 
-from fedpace.core.errors import ConfigError, did_you_mean, one_line
+from fedpace.core.errors import ConfigError, did_you_mean
+from fedpace.core.text import one_line
+from fedpace.core.trust import is_import_path
 
 
 class Settings(BaseModel):
@@ -127,7 +129,9 @@ def _fields_at(cls: type[BaseModel], path: list[str]) -> list[str]:
 
 
 def import_path(path: str, kind: str) -> Any:
-    """Import ``package.module:attribute``."""
+    """Import ``package.module:attribute``. Of paths from files, :mod:`fedpace.core.trust` says which come this far."""
+    if not is_import_path(path):
+        raise ConfigError(f"{kind} '{path}': cannot be imported (expected package.module:Name)")
     module, _, attribute = path.partition(":")
     try:
         found: Any = import_module(module)

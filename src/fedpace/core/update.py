@@ -10,6 +10,10 @@ from torch import Tensor
 
 from fedpace.core import devices
 from fedpace.core.flat import Buffers
+from fedpace.core.text import one_line
+
+LONGEST_FAILURE = 200
+"""Characters of a failure's text: it is written to records, and a client may send any."""
 
 Tensors = dict[str, Tensor]
 
@@ -24,9 +28,9 @@ class Update:
     """One client's answer.
 
     ``vector`` is a direction of descent: θᵢ − θ after local training, or minus the gradient. ``failure`` says why there
-    is none. ``extras`` are sent along with the vector (SCAFFOLD's change of control). ``state`` is never sent: the
-    client keeps it for its next turn; ``None`` leaves what it kept before. The tensors belong to whoever produced them
-    and may be overwritten when the next answer is asked for.
+    is none, in one short line. ``extras`` are sent along with the vector (SCAFFOLD's change of control). ``state`` is
+    never sent: the client keeps it for its next turn; ``None`` leaves what it kept before. The tensors belong to
+    whoever produced them and may be overwritten when the next answer is asked for.
     """
 
     client: int
@@ -37,6 +41,10 @@ class Update:
     failure: str | None = None
     extras: Tensors = field(default_factory=dict)
     state: Tensors | None = None
+
+    def __post_init__(self) -> None:
+        if self.failure is not None:
+            self.failure = one_line(self.failure)[:LONGEST_FAILURE]
 
     def owned(self) -> Update:
         """The same answer with tensors of its own, for whoever keeps it while others are asked for."""

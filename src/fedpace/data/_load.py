@@ -116,6 +116,7 @@ def _reader(source: Any) -> Callable[..., Data | Federation] | None:
 
 def _named(source: str | Path, parameters: dict[str, Any]) -> Source:
     """A registered name, the import path of a source, or a path; names win (write ``./digits`` for a folder)."""
+    _refuse({key: parameters[key] for key in parameters if key == "name"}, "the source has one")
     path = Path(source).expanduser()
     looks_like_path = isinstance(source, Path) or "/" in source or source.endswith((".parquet", ".txt", ".csv"))
     if source in sources.names() or not (looks_like_path or path.exists()):
@@ -124,6 +125,7 @@ def _named(source: str | Path, parameters: dict[str, Any]) -> Source:
         raise DataError(
             f"{path}: no such file or folder; expected parquet, CSV or images, or one of {', '.join(sources.names())}"
         )
+    _refuse({key: parameters[key] for key in parameters if key == "path"}, "the source is one")
     return parse(sources, {"name": _kind(path, "target" in parameters).registered_name(), "path": path, **parameters})
 
 

@@ -19,7 +19,7 @@ except ImportError:  # Windows
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fedpace.core import RoundRecord, RunFolderError, written_aside
+from fedpace.core import RoundRecord, RunFolderError, refuse_import_paths, written_aside
 from fedpace.engine.checkpoint import Checkpoints
 from fedpace.engine.states import ClientStates
 from fedpace.tasks import ACCURACY, Metric
@@ -79,7 +79,11 @@ class RunFolder:
         run = read_run(self.path)
         if run.get("data", description["data"]) != description["data"]:
             raise RunFolderError(f"{self.path}: holds a run on other data; choose another --out")
-        found, wanted = _flat(upgrade(run["config"])), _flat(description["config"])
+        relevant = {key: value for key, value in run["config"].items() if key not in IRRELEVANT}
+        wanted = _flat(description["config"])
+        known = {key: value for key, value in _flat(relevant).items() if value != wanted.get(key)}
+        refuse_import_paths(known, str(self.path / "run.json"))  # code of the run that goes on is the user's own
+        found = _flat(upgrade(relevant))
         for key in sorted(found.keys() | wanted.keys()):
             if key.split(".")[0] not in IRRELEVANT and found.get(key) != wanted.get(key):
                 raise RunFolderError(

@@ -15,7 +15,7 @@ from fedpace.analysis import Comparison
 from fedpace.core import ConfigError
 from fedpace.data import Data, Federation, Loadable, Partition, Partitioned, load
 from fedpace.experiments.batch import Job, plan_jobs, run_batch, unfair_jobs
-from fedpace.experiments.presets import load_config
+from fedpace.experiments.presets import joined, load_config
 from fedpace.experiments.progress import RunProgress
 from fedpace.experiments.run import Model, Result, execute
 from fedpace.experiments.sequential import Sequential, UntilDecided
@@ -29,35 +29,32 @@ DataLike = Loadable | Partitioned | Federation
 
 
 def train(
-    data: DataLike = "digits",
+    data: DataLike | None = None,
     method: str = "fedavg",
     *,
     model: Model | None = None,
     task: str | Task | Mapping[str, Any] | None = None,
     rule: Rule | None = None,
     rounds: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> Result:
     """Train one method and return its result.
 
-    ``data`` is a federation, or data to be dealt by the method's partition: anything that :func:`load` takes.
-    ``method`` is a preset or a TOML file. ``model`` is a name, a table (``{"name": "resnet8", "norm": "batch"}``), a
-    module or a factory. ``task`` is a name, a table or your own :class:`fedpace.tasks.Task`; by default the targets
-    decide. ``rule`` replaces the aggregation rule, and ``settings`` any key of the config
-    (``{"local.lr": 0.01}``).
+    ``data`` is a federation, or data to be dealt by the method's partition: anything that :func:`load` takes. By
+    default it is what the method names, or "digits". ``method`` is a preset or a TOML file. ``model`` is a name, a
+    table (``{"name": "resnet8", "norm": "batch"}``), a module or a factory. ``task`` is a name, a table or your own
+    :class:`fedpace.tasks.Task`; by default the targets decide. ``rule`` replaces the aggregation rule, and ``settings``
+    any other key of the config (``{"local.lr": 0.01}``).
 
     >>> result = train("digits", "fedavg", model="linear", rounds=2, settings={"executor": "serial"})
     >>> len(result.records)
     2
     """
     data = _loaded(data)
-    overrides = {**_settings(data, model, task, rounds), "seed": seed, **(settings or {})}
-    if rule is not None:
-        overrides["aggregate.rule"] = rule
-    config = load_config(method, overrides)
+    config = load_config(method, _settings(data, model, task, rounds, seed, {"aggregate.rule": rule}, settings))
     with RunProgress(Console(stderr=True)) as progress:
         return execute(
             config, data=_given(data), model=_own(model), out=_path(out), resume=resume, listeners=[progress]
@@ -66,7 +63,7 @@ def train(
 
 def compare(
     methods: Sequence[str] | Mapping[str, Mapping[str, Any]],
-    data: DataLike = "digits",
+    data: DataLike | None = None,
     *,
     seeds: Sequence[int] = (0, 1, 2),
     partition: str | Partition | Mapping[str, Any] | None = None,
@@ -94,9 +91,7 @@ def compare(
     if not variants or not seeds:
         raise ConfigError("compare: expected at least one method and one seed")
     data = _loaded(data)
-    common = {**_settings(data, model, task, rounds), **(settings or {})}
-    if partition is not None:
-        common["data.partition"] = partition
+    common = _settings(data, model, task, rounds, None, {"data.partition": partition}, settings)
     console = console or Console(stderr=True)
     given, own = _given(data), _own(model)
     with tempfile.TemporaryDirectory() as nowhere:
@@ -154,20 +149,24 @@ def comparison(jobs: Sequence[Job], results: Sequence[Result], *, sequential: bo
 
 
 def _settings(
-    data: str | Data | Federation,
+    data: str | Data | Federation | None,
     model: Model | None,
     task: str | Task | Mapping[str, Any] | None,
     rounds: int | None,
+    seed: int | None,
+    own: Mapping[str, Any],
+    settings: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """The keys of the config that arguments of a call stand for."""
-    found: dict[str, Any] = {"data.source": data if isinstance(data, str) else data.name}
-    if rounds is not None:
-        found["rounds"] = rounds
-    if task is not None:
-        found["task"] = task
-    if model is not None:
-        found["model"] = _described(model)
-    return found
+    """The keys of the config that arguments of a call stand for, and further ``settings``: all must hold together."""
+    found = {
+        "data.source": data if data is None or isinstance(data, str) else data.name,
+        "rounds": rounds,
+        "seed": seed,
+        "task": task,
+        "model": None if model is None else _described(model),
+        **own,
+    }
+    return joined({key: value for key, value in found.items() if value is not None}, settings or {})
 
 
 def _described(model: Model) -> str | dict[str, Any]:
@@ -184,14 +183,14 @@ def _own(model: Model | None) -> Model | None:
     return None if isinstance(model, str | Mapping | ModelConfig) else model
 
 
-def _loaded(data: DataLike) -> str | Data | Federation:
+def _loaded(data: DataLike | None) -> str | Data | Federation | None:
     """Arrays and data sets are loaded; names and paths are left to the run, which caches what it loads."""
-    if isinstance(data, str | Path):
-        return str(data)
+    if data is None or isinstance(data, str | Path):
+        return data if data is None else str(data)
     return data if isinstance(data, Federation) else load(data)
 
 
-def _given(data: str | Data | Federation) -> Data | Federation | None:
+def _given(data: str | Data | Federation | None) -> Data | Federation | None:
     return None if isinstance(data, str) else data
 
 

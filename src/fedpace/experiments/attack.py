@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.markup import escape
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -26,10 +25,10 @@ from fedpace.analysis import (
     equal_number,
 )
 from fedpace.client.evaluation import BATCH
-from fedpace.core import ConfigError, FedpaceError, RunFolderError, call, numpy_stream, parse
+from fedpace.core import ConfigError, FedpaceError, RunFolderError, call, for_terminal, numpy_stream, parse
 from fedpace.data import Data, Federation, Shard
 from fedpace.engine import RunFolder, read_rounds, read_run, task_of
-from fedpace.experiments.config import RunConfig, parse_config
+from fedpace.experiments.config import RunConfig, read_config
 from fedpace.experiments.progress import progress_bars
 from fedpace.experiments.run import Model, federate, initial_model
 from fedpace.experiments.shadows import Drawn, train_shadows
@@ -96,7 +95,7 @@ def attack_membership(
         count = equal_number(*(min(examples, sum(map(len, shards))) for shards in kinds))
         drawn = [list(_drawn(shards, count, rng)) for shards in kinds]
         with progress_bars(console or Console(stderr=True)) as bars:
-            bar = bars.add_task(f"{escape(config.method)} · seed {config.seed}", total=2 * count, note="")
+            bar = bars.add_task(f"{for_terminal(config.method)} · seed {config.seed}", total=2 * count, note="")
             told = [_told(module, task, kind, lambda done: bars.advance(bar, done)) for kind in drawn]
         both = drawn[0] + drawn[1]
         models = train_shadows(config, federation, both, adversary.models, seed=seed, model=model)
@@ -122,7 +121,7 @@ def restored(
 ) -> tuple[RunConfig, Federation, nn.Module]:
     """Config, data and trained model of a finished run, as far as they are what they were."""
     run = read_run(folder)
-    config = parse_config(run["config"], str(folder))
+    config = read_config(run, str(folder))
     if config.local.personal:
         name = config.local.registered_name()
         raise RunFolderError(f"{folder}: '{name}' gives each client a model of its own: no global model to attack")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from fedpace.analysis import unfair
-from fedpace.core import ConfigError, FedpaceError, RoundRecord, RunFolderError
+from fedpace.core import ConfigError, FedpaceError, RoundRecord, RunFolderError, slug
 from fedpace.data import Data, Federation
 from fedpace.engine import Processes, RunFolder, Serial, check_device, read_rounds
 from fedpace.engine.executors import cores
@@ -44,9 +43,12 @@ def plan_jobs(
 ) -> list[Job]:
     """A job per variant and seed. A variant is ``{"method": preset, "dotted.key": value, …}`` under its label."""
     jobs = []
+    for settings in (common, *variants.values()):
+        if "seed" in settings:
+            raise ConfigError(f"seed = {settings['seed']}: the seeds of a comparison are a list; use --seeds")
     for (label, variant), seed in product(variants.items(), dict.fromkeys(seeds)):
         changes = {key: value for key, value in variant.items() if key != "method"}
-        config = load_config(variant.get("method", label), {**common, **changes, "seed": seed})
+        config = load_config(variant.get("method", label), common, changes, {"seed": seed})
         jobs.append(Job(label, config, folder / f"{slug(label)}-seed{seed}"))
     return jobs
 
@@ -54,15 +56,6 @@ def plan_jobs(
 def unfair_jobs(jobs: Sequence[Job], meant: Iterable[str] = ()) -> str | None:
     """One line about what else differs between the jobs' methods than their names, but for the keys ``meant`` to."""
     return unfair({job.label: job.config.model_dump(mode="json") for job in jobs}, frozenset(meant))
-
-
-def slug(label: str) -> str:
-    """A label as a file name.
-
-    >>> slug("anneal.k=8, beta=0.3")
-    'anneal.k=8-beta=0.3'
-    """
-    return re.sub(r"[^\w.=+-]+", "-", label).strip("-")
 
 
 def run_batch(

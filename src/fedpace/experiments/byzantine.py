@@ -17,7 +17,7 @@ from fedpace.core import call
 from fedpace.data import Shard
 from fedpace.engine import task_of
 from fedpace.experiments.attack import restored
-from fedpace.experiments.config import RunConfig, parse_config
+from fedpace.experiments.config import RunConfig, read_config
 from fedpace.experiments.run import Result
 from fedpace.tasks import Metric
 
@@ -46,7 +46,7 @@ class AttackedTraining:
 def read_attacked(folder: str | Path) -> AttackedTraining:
     """What a run folder says; where attackers wanted a particular answer, its model is asked for it."""
     result = Result.read(folder)
-    config = parse_config(result.config, str(folder))
+    config = read_config({"config": result.config}, str(folder))
     clients = result.records[-1].client_headlines.values()
     worst = None if not clients else min(clients) if result.metric.rises else max(clients)
     return AttackedTraining(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, Val
 from fedpace.aggregation import AnyRule, Dampened, Mean
 from fedpace.attacks import Attack, SignFlip, attacks
 from fedpace.client import Gradient
-from fedpace.core import ConfigError, Device, Settings, Weights, by_name, devices, first_error
+from fedpace.core import ConfigError, Device, Settings, Weights, by_name, devices, first_error, refuse_import_paths
 from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
 from fedpace.experiments.tunable import Range, Tunable
@@ -301,6 +302,13 @@ def upgraded(config: dict[str, Any]) -> dict[str, Any]:
         return RunConfig(**config).model_dump(mode="json")
     except (ValidationError, ConfigError):
         return config
+
+
+def read_config(run: Mapping[str, Any], where: str) -> RunConfig:
+    """The config in a ``run.json``, whoever wrote it. How the run was executed and tuned is nothing to its readers."""
+    table = {key: value for key, value in run["config"].items() if key not in ("executor", "track", "tunable")}
+    refuse_import_paths(table, where)
+    return parse_config(table, where)
 
 
 def parse_config(table: dict[str, Any], origin: str) -> RunConfig:

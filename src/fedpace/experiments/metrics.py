@@ -10,10 +10,10 @@ from rich.console import Console
 
 from fedpace.aggregation import highest_below
 from fedpace.analysis import fairness, late_clients
-from fedpace.core import RoundRecord
+from fedpace.core import RoundRecord, trusted_files
 from fedpace.engine import read_run
 from fedpace.experiments.attack import attack_membership
-from fedpace.experiments.config import RunConfig
+from fedpace.experiments.config import read_config
 from fedpace.experiments.reproduction import Metric
 from fedpace.experiments.run import Result, federate
 
@@ -37,7 +37,10 @@ TITLES = {
 
 def measure(metric: Metric, result: Result) -> float:
     """One number of a run, as a fraction; NaN if it was not measured."""
-    return _SPECIAL[metric](result) if metric in _SPECIAL else float(getattr(result.summary, metric))
+    if metric not in _SPECIAL:
+        return float(getattr(result.summary, metric))
+    with trusted_files():  # a reproduction's folder holds the run that was asked for, which was checked
+        return _SPECIAL[metric](result)
 
 
 def below_tau_curve(records: Sequence[RoundRecord]) -> dict[int, float]:
@@ -90,7 +93,7 @@ def _attack(result: Result) -> float:
 
 def _majority(result: Result) -> float:
     """What a model achieves that always answers with the most frequent class."""
-    counts = federate(RunConfig(**result.config)).test.class_counts()
+    counts = federate(read_config({"config": result.config}, str(result.folder))).test.class_counts()
     return float(counts.max() / counts.sum())
 
 

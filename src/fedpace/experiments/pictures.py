@@ -18,8 +18,7 @@ from fedpace.analysis import (
     seed_points,
     sweep_figure,
 )
-from fedpace.core import RoundRecord
-from fedpace.experiments.batch import slug
+from fedpace.core import RoundRecord, slug
 from fedpace.experiments.metrics import TAU, TITLES, below_tau_curve, measure
 from fedpace.experiments.reproduction import CaseJob, Picture, Reproduction
 from fedpace.experiments.run import Result

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fedpace.core import RoundRecord
+from fedpace.core import RoundRecord, for_terminal
 from fedpace.engine import Listener
 from fedpace.tasks import metric_named
 
@@ -41,7 +40,7 @@ def progress_bars(console: Console) -> Progress:
 
 def note(record: RoundRecord) -> str:
     """Stage and headline metric of a round, as the bar shows them."""
-    return f"[cyan]{record.stage}[/] {measured(record)}".rstrip()
+    return f"[cyan]{for_terminal(record.stage)}[/] {for_terminal(measured(record))}".rstrip()
 
 
 def measured(record: RoundRecord) -> str:
@@ -83,7 +82,9 @@ class BatchProgress(_Bars):
         if not records:
             return
         if folder not in self._tasks:
-            self._tasks[folder] = self._bars.add_task(escape(title), total=rounds, completed=len(records), note="")
+            self._tasks[folder] = self._bars.add_task(
+                for_terminal(title), total=rounds, completed=len(records), note=""
+            )
         under_way = len(records) < rounds
         self._bars.update(self._tasks[folder], completed=len(records), note=note(records[-1]), visible=under_way)
         self._done[folder] = len(records)
@@ -96,12 +97,12 @@ class RunProgress(_Bars, Listener):
 
     def started(self, config: dict[str, Any], rounds: int, first_round: int) -> None:
         """Draw the bar."""
-        name = f"{escape(str(config.get('method', 'run')))} · seed {config.get('seed', 0)}"
+        name = f"{for_terminal(config.get('method', 'run'))} · seed {config.get('seed', 0)}"
         self._task = self._bars.add_task(name, total=rounds, completed=first_round, note="")
 
     def warned(self, message: str) -> None:
         """Print a warning."""
-        self._console.print(f"[yellow]warning:[/] {escape(message)}", highlight=False, soft_wrap=True)
+        self._console.print(f"[yellow]warning:[/] {for_terminal(message)}", highlight=False, soft_wrap=True)
 
     def finished_round(self, record: RoundRecord) -> None:
         """Advance."""

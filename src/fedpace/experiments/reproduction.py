@@ -164,7 +164,9 @@ class Reproduction(Settings):
     def _config(self, scale: ScaleName, label: str, case: str, changes: Mapping[str, Any]) -> RunConfig:
         row, chosen = self.methods[label], self.scales[scale]
         overrides = {**self.settings, **row.settings, **self._cases(scale)[case], **chosen.settings, **changes}
-        return load_config(row.preset or label, overrides).shortened(chosen.rounds)
+        return load_config(row.preset or label, *({key: value} for key, value in overrides.items())).shortened(
+            chosen.rounds
+        )
 
 
 @dataclass(frozen=True)

@@ -140,4 +140,7 @@ def initial_model(
 @lru_cache(maxsize=2)
 def _load(source: str, size: int | None, options: tuple[tuple[str, Any], ...]) -> Data:
     """Loaded once, however many seeds and methods are compared on it."""
-    return load(source, **dict(options), **({} if size is None else {"size": size}))
+    parameters = dict(options)
+    for key in {"source", "size"} & parameters.keys():
+        raise ConfigError(f"data.options.{key}: expected data.{key} instead")
+    return load(source, **parameters, **({} if size is None else {"size": size}))

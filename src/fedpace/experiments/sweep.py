@@ -9,7 +9,7 @@ from typing import Any
 
 from fedpace.core import ConfigError
 from fedpace.experiments.batch import Job, plan_jobs
-from fedpace.experiments.presets import parse_value
+from fedpace.experiments.presets import joined, parse_value
 
 
 def sweep_jobs(
@@ -17,11 +17,14 @@ def sweep_jobs(
 ) -> list[Job]:
     """A job per combination of the ``KEY=V1,V2,…`` texts and per seed."""
     axes = [[(key, value) for value in values] for key, values in map(parse_axis, grid)]
+    names = [axis[0][0] for axis in axes]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"--grid {max(names, key=names.count)}: is given twice; expected each key once")
     if any(key == "seed" for axis in axes for key, _ in axis):
         raise ConfigError("--grid seed: seeds are no axis of a grid; use --seeds")
     points = {", ".join(f"{key}={value}" for key, value in point): dict(point) for point in product(*axes)}
-    variants = {label: {"method": preset, **point} for label, point in points.items()}
-    return plan_jobs(variants, seeds, overrides, folder)
+    variants = {label: {"method": preset, **joined(overrides, point)} for label, point in points.items()}
+    return plan_jobs(variants, seeds, {}, folder)
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:

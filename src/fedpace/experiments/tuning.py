@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress
 
 from fedpace.analysis import Side, TextTable, summarise
-from fedpace.core import ClientError, ConfigError, RoundRecord
+from fedpace.core import ClientError, ConfigError, RoundRecord, for_terminal, slug
 from fedpace.data import Data, Federation
 from fedpace.engine import Listener, read_rounds, task_of
-from fedpace.experiments.batch import Job, at_once, check_jobs, on_one_core, plan_jobs, slug
+from fedpace.experiments.batch import Job, at_once, check_jobs, on_one_core, plan_jobs
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.parallel import Work, forks, named, side_by_side
 from fedpace.experiments.progress import progress_bars
@@ -337,7 +336,7 @@ def _serial(runs: Callable[[Overrides], list[RunConfig]], settings: Overrides) -
 def _bar(bars: Progress, candidate: Candidate, trials: int, standing: Standing) -> Callable[[], None]:
     """A bar for a method, and how to bring it up to date."""
     rounds = sum(run.rounds for run in candidate.runs({}))
-    task = bars.add_task(escape(f"tuning {candidate.label}"), total=trials * rounds, note="")
+    task = bars.add_task(for_terminal(f"tuning {candidate.label}"), total=trials * rounds, note="")
 
     def draw() -> None:
         note = f"trial {min(standing.rounds // rounds + 1, trials)} of {trials}, best {standing.best:.4g}"

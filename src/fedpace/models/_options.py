@@ -55,8 +55,11 @@ class ModelConfig(Settings):
     def factory(self) -> Callable[..., nn.Module]:
         """The class or function behind the name."""
         found = models.get(self.name)
-        if not callable(found):
-            raise ConfigError(f"model '{self.name}': expected a class or a function, found {found!r}")
+        other_class = isinstance(found, type) and not issubclass(found, nn.Module)
+        if other_class or not callable(found):
+            raise ConfigError(
+                f"model '{self.name}': expected a torch.nn.Module or a function that makes one, found {found!r}"
+            )
         return found
 
 
