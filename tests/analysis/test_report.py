@@ -280,6 +280,14 @@ def test_search_pruning_drops_and_warnings_are_told(staged, runs, tmp_path):
     assert "No search, no pruning" in write(runs, tmp_path).text["events"]
 
 
+def test_what_a_private_run_told_is_told(record, runs, tmp_path):
+    config = {"privacy": {"delta": 1e-3}}
+    private = ReportedRun("private", 0, config, [record(0, 0.3, epsilon=1.5), record(1, 0.3, epsilon=2.25)])
+    found = cells(write([*runs, private], tmp_path).text["events"])
+    row = found.index("private")
+    assert found[row + 6] == "ε 2.25 at δ = 0.001 after 2 rounds"
+
+
 def test_cost_is_a_mean_over_seeds(curve, tmp_path):
     runs = [ReportedRun("a", 0, {}, curve([0.1] * 2)), ReportedRun("a", 1, {}, curve([0.1] * 4))]
     found = cells(write(runs, tmp_path).text["cost"])

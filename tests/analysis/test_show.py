@@ -144,3 +144,14 @@ def test_who_reached_a_bound_is_named_with_rounds(record):
     assert "client 4 update shortened: round 0" in lines
     assert "client 1 update shortened: round 0" in lines
     assert not any("Bounds" in line for line in shown(RUN, history[2:]))
+
+
+def test_a_private_run_says_what_it_told(record):
+    history = [record(0, 0.3, epsilon=1.5), record(1, 0.3, epsilon=2.25)]
+    config = {"privacy": {"noise": 1.0, "delta": 1e-3, "sampling": "fixed"}}
+    lines = shown({"config": config}, history)
+    assert "ε 2.25 at δ = 0.001 after 2 rounds" in lines
+    assert "protects one client in place of another, from whoever sees the models" in lines
+    assert "by round ▁█ 1.5 to 2.25" in lines
+    assert "privacy noise=1.0, delta=0.001, sampling=fixed" in lines
+    assert not any("Privacy" in line for line in shown(RUN, [record(0, 0.3)]))

@@ -35,6 +35,11 @@ def test_a_round_that_measured_nothing_shows_its_stage():
     assert note(RoundRecord(round=0, stage="a", metrics={"MAE": 0.5})) == "[cyan]a[/] MAE 0.500"
 
 
+def test_a_private_round_shows_its_epsilon():
+    private = RoundRecord(round=0, stage="a", metrics={"accuracy": 0.5}, epsilon=1.234)
+    assert note(private) == "[cyan]a[/] accuracy 50.00% ε 1.23"
+
+
 def test_a_batch_shows_all_rounds_and_only_the_runs_under_way():
     console = Console(file=StringIO(), force_terminal=True, width=120, height=40, color_system=None)
     folders = {Path(f"run{i}"): (f"fedavg · seed {i}", 4) for i in range(3)}

@@ -71,6 +71,17 @@ def test_bounds_are_bitwise_the_same_on_every_engine(clip):
     assert any(record.capped for record in local.records)
 
 
+@pytest.mark.parametrize("rule", ["mean", "masked"])
+def test_private_runs_are_bitwise_the_same_on_every_engine(rule):
+    """Rounds without clients included."""
+    private = {"privacy": {"noise": 0.1, "delta": 1e-3}, "guard.clip": "adaptive", "cohort.fraction": 0.3}
+    chosen = load_config("fedavg", {**FAST, **private, "aggregate.weights": "uniform", "aggregate.rule": rule})
+    local, flower = run_on("local", chosen), run_on("flower-inprocess", chosen)
+    assert equal(local, flower)
+    assert same_records(local, flower)
+    assert not all(record.cohort for record in local.records)
+
+
 @pytest.mark.parametrize("preset", ["fedpace", "fedgga", "fedpace-authors-run", "gma", "fedadam", "scaffold"])
 def test_ten_rounds_are_bitwise_those_of_the_local_engine(preset):
     chosen = load_config(preset, {key: value for key, value in FAST.items() if key != "rounds"}).shortened(10)

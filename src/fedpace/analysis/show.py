@@ -36,6 +36,7 @@ def run_overview(run: Mapping[str, Any], records: Sequence[RoundRecord], metric:
         "Conflict": _conflict(summary, records),
         "Dropped clients": dropped_clients(records),
         "Bounds": bounded_clients(records),
+        "Privacy": privacy_of(run.get("config") or {}, records),
         "Cost": _cost(summary, records),
         "Warnings": [("", str(warning)) for warning in run.get("warnings") or ()],
     }
@@ -168,6 +169,21 @@ def bounded_clients(records: Sequence[RoundRecord]) -> Rows:
     bounds = [record.bound for record in records if record.bound is not None]
     last = [("length of updates", f"at most {bounds[-1]:.4g} in the last round")] if bounds else []
     return last + _by_client(rounds)
+
+
+def privacy_of(config: Mapping[str, Any], records: Sequence[RoundRecord]) -> Rows:
+    """What the models of a private run tell of a client, and how that grew."""
+    spent = {record.round + 1: record.epsilon for record in records if record.epsilon is not None}
+    if not spent:
+        return []
+    settings = config.get("privacy") or {}
+    other = "in place of another" if settings.get("sampling") == "fixed" else "more or less"
+    curve = f"{sparkline([*spent.values()])}  {min(spent.values()):.3g} to {max(spent.values()):.3g}"
+    return [
+        ("ε", f"{[*spent.values()][-1]:.4g} at δ = {settings.get('delta')} after {max(spent)} rounds"),
+        ("protects", f"one client {other}, from whoever sees the models"),
+        ("by round", curve),
+    ]
 
 
 def _by_client(rounds: Mapping[tuple[int, str], Sequence[int]]) -> Rows:

@@ -77,6 +77,7 @@ class RoundReport:
     parameters, ``frozen`` at the beginning of the round. ``clipped`` is there where updates were summed in secret: so
     many values lay outside the range of the sums. Of the clients that were used, ``capped`` ones counted for less than
     they claimed, and the updates of ``shortened`` ones were clipped to the length ``bound``, if there was one.
+    ``epsilon`` is what all models of a private run up to this one tell of a client, at the delta of the config.
     """
 
     round: int
@@ -97,6 +98,7 @@ class RoundReport:
     capped: list[int] = field(default_factory=list)
     shortened: list[int] = field(default_factory=list)
     bound: float | None = None
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

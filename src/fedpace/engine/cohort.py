@@ -38,20 +38,31 @@ class Cohort(Settings):
 
     def size(self, clients: int, round_number: int = 0) -> int:
         """Number of participants."""
-        there = self._there(clients, round_number)
+        there = self.there(clients, round_number)
         if self.number is not None and self.number > there:
             raise ConfigError(f"cohort.number: {self.number} clients are to be sampled, but there are only {there}")
         return self.number or ceil((self.fraction or 1.0) * there - 1e-9)
 
     def sample(self, clients: int, *, seed: int, round_number: int) -> list[int]:
         """The participants of a round, in ascending order."""
-        size, there = self.size(clients, round_number), self._there(clients, round_number)
+        size, there = self.size(clients, round_number), self.there(clients, round_number)
         if size == there:
             return list(range(there))
         drawn = numpy_stream(seed, "cohort", round_number).choice(there, size, replace=False)
         return sorted(int(client) for client in drawn)
 
-    def _there(self, clients: int, round_number: int) -> int:
+    def sample_by_chance(self, clients: int, *, seed: int, round_number: int) -> list[int]:
+        """Participants that are drawn one by one: the config says how many they are on average."""
+        chance, there = self.chance(clients, round_number), self.there(clients, round_number)
+        drawn = numpy_stream(seed, "cohort", round_number).random(there)
+        return [client for client, value in enumerate(drawn) if value < chance]
+
+    def chance(self, clients: int, round_number: int = 0) -> float:
+        """The part of the clients that takes part, without rounding."""
+        size = self.size(clients, round_number)  # which refuses a number that is too large
+        return size / self.there(clients, round_number) if self.number is not None else self.fraction or 1.0
+
+    def there(self, clients: int, round_number: int) -> int:
         """How many clients may be sampled, the first ones."""
         if self.late >= clients:
             raise ConfigError(f"cohort.late: expected fewer than all {clients} clients, found {self.late}")

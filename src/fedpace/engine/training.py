@@ -34,11 +34,23 @@ from fedpace.engine.events import Listener
 from fedpace.engine.executors import Execution, Executor, Processes
 from fedpace.engine.folder import RunFolder, Upgrade
 from fedpace.engine.measuring import Measuring, collect
+from fedpace.engine.privacy import Ledger
 from fedpace.engine.recorder import Recorder
 from fedpace.engine.states import ClientStates
 from fedpace.engine.worker import CLASSIFICATION, Turn
 from fedpace.methods import LocalSGD, Method
-from fedpace.server import AskProbes, AskSums, AskUpdates, BufferPolicy, Guard, Round, Schedule, Server
+from fedpace.server import (
+    Adaptive,
+    AskProbes,
+    AskSums,
+    AskUpdates,
+    BufferPolicy,
+    Guard,
+    Privacy,
+    Round,
+    Schedule,
+    Server,
+)
 from fedpace.tasks import Task
 
 HOPELESS = 10  # rounds from the first one on without a usable update, after which a run stops
@@ -58,6 +70,7 @@ class Plan:
     attackers: Attackers | None = None
     cohort: Cohort = field(default_factory=Cohort)
     guard: Guard = field(default_factory=Guard)
+    privacy: Privacy | None = None
     buffers: BufferPolicy = "weighted_mean"
     measuring: Measuring = field(default_factory=Measuring)
     device: Device = "cpu"
@@ -132,8 +145,21 @@ class Training:
             raise ConfigError("secure: attackers forge updates that they see, but nobody sees any; drop one of both")
         if execution.secure:
             self.server.check_sums(self.cohort_size)
+        self._ledger = None if plan.privacy is None else self._opened(plan.privacy)
         self._states = ClientStates()
         self._first_state = plan.local.first_state(self._model)
+
+    def _opened(self, privacy: Privacy) -> Ledger:
+        """The ledger of a private run, with as much noise as its ε asks for."""
+        if self._execution.secure:
+            raise ConfigError("secure: noise is added by who sees the updates' lengths; expected no privacy")
+        self.server.check_private()
+        plan = self.plan
+        ledger = Ledger(privacy, plan.cohort, len(self.federation), plan.schedule).with_noise(plan.rounds)
+        self.warnings += ledger.check()
+        adaptive = isinstance(plan.guard.clip, Adaptive)
+        ledger.privacy.multipliers(ledger.clients(0), adaptive=adaptive, signed=False)  # refused now or in no round
+        return ledger
 
     def run(self, folder: RunFolder | None, *, resume: bool) -> Outcome:
         """All rounds that are not done yet."""
@@ -165,6 +191,8 @@ class Training:
             description["client_names"] = list(self.federation.client_names)
         if self.plan.attackers is not None:
             description["attackers"] = sorted(self.plan.attackers.clients)
+        if self._ledger is not None:
+            description["privacy"] = self._ledger.description(self.plan.rounds)
         if self.federation.encoding is not None:
             description["encoding"] = self.federation.encoding.to_json()
         return recorder.open(description, self.plan.upgrade, resume=resume)
@@ -208,19 +236,32 @@ class Training:
 
     def round(self, number: int) -> RoundRecord:
         """One round, and how good the model is after it."""
-        cohort = self.plan.cohort.sample(len(self.federation), seed=self.plan.seed, round_number=number)
+        cohort = self._cohort(number)
         report, seconds = self._converse(number, cohort)
+        if self._ledger is not None:
+            report = replace(report, epsilon=self._ledger.epsilon(number + 1))
         start = perf_counter()
         measured = self._evaluate(number, cohort)
         seconds = replace(seconds, evaluate=perf_counter() - start)
         record = RoundRecord(**vars(report), **measured, seconds=seconds)
         return RoundRecord.from_json(record.to_json())  # what listeners hear is what a reader of the folder reads
 
+    def _cohort(self, number: int) -> list[int]:
+        if self._ledger is not None:
+            return self._ledger.sample(number, self.plan.seed)
+        return self.plan.cohort.sample(len(self.federation), seed=self.plan.seed, round_number=number)
+
     def _converse(self, number: int, cohort: list[int]) -> tuple[RoundReport, Seconds]:
         """Carry the round's questions to the clients, and their answers back."""
         begun, searched, waited = perf_counter(), 0.0, _Stopwatch()
         under_way = Round(
-            self.server, number, cohort, self.plan.seed, partial(self._keep, number), secure=self._execution.secure
+            self.server,
+            number,
+            cohort,
+            self.plan.seed,
+            partial(self._keep, number),
+            secure=self._execution.secure,
+            private=None if self._ledger is None else self._ledger.private(number, self.plan.seed),
         )
         for question in under_way:
             model = question.vector, question.buffers

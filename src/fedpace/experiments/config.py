@@ -26,6 +26,7 @@ from fedpace.server import (
     Exchange,
     Freezing,
     Guard,
+    Privacy,
     Pruning,
     Schedule,
     Secure,
@@ -162,6 +163,7 @@ class RunConfig(Settings):
     secure: Annotated[Secure | None, BeforeValidator(_switched)] = None
     buffers: BufferPolicy = "weighted_mean"
     guard: Guard = Guard()
+    privacy: Privacy | None = None
     attackers: float = Field(0.0, ge=0, lt=1)  # share of all clients that do the attack instead of what they should
     attack: SerializeAsAny[Annotated[Attack, by_name(attacks)]] = SignFlip()
     measuring: Measuring = Measuring()
@@ -287,6 +289,7 @@ class RunConfig(Settings):
             gradient=Gradient(epochs=self.local.epochs, batch=self.local.batch, max_steps=self.local.max_steps),
             cohort=self.cohort,
             guard=self.guard,
+            privacy=self.privacy,
             buffers=self.buffers,
             measuring=self.measuring,
             device=self.device,

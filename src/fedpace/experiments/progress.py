@@ -39,8 +39,9 @@ def progress_bars(console: Console) -> Progress:
 
 
 def note(record: RoundRecord) -> str:
-    """Stage and headline metric of a round, as the bar shows them."""
-    return f"[cyan]{for_terminal(record.stage)}[/] {for_terminal(measured(record))}".rstrip()
+    """Stage and headline metric of a round, and its ε where it is private, as the bar shows them."""
+    told = "" if record.epsilon is None else f"ε {record.epsilon:.2f}"
+    return " ".join(filter(None, (f"[cyan]{for_terminal(record.stage)}[/]", for_terminal(measured(record)), told)))
 
 
 def measured(record: RoundRecord) -> str:

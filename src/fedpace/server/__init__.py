@@ -15,6 +15,7 @@ from fedpace.server.optimizers import (
     optimizers,
 )
 from fedpace.server.pace import Pace, ShuffledPace, paces
+from fedpace.server.privacy import Privacy, Private
 from fedpace.server.pruning import Pruner, Pruning
 from fedpace.server.round import Ask, AskProbes, AskSums, AskUpdates, Round
 from fedpace.server.schedule import AnyOptimizer, AnyPace, Exchange, Schedule, Stage
@@ -42,6 +43,8 @@ __all__ = [
     "Freezing",
     "Guard",
     "Pace",
+    "Privacy",
+    "Private",
     "Pruner",
     "Pruning",
     "Quantile",

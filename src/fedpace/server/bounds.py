@@ -9,7 +9,7 @@ import torch
 
 from fedpace.aggregation import length
 from fedpace.core import Tensors, Update
-from fedpace.server.clipping import Clipping
+from fedpace.server.clipping import Adaptive, Clipping
 from fedpace.server.guard import Guard
 
 
@@ -67,6 +67,11 @@ class Bounds:
         next_one = clip.remembers(bound, norms)
         if next_one is not None:
             self._clip[kind] = next_one
+
+    def learns(self, kind: str, seen: Bounded, share: float) -> None:
+        """Let an adaptive bound follow this ``share`` of updates below it, in place of the one that was counted."""
+        if isinstance(self._guard.clip, Adaptive) and seen.bound is not None:
+            self._clip[kind] = self._guard.clip.moved(seen.bound, share)
 
     def state(self) -> Tensors:
         """The memory; nothing where no bound needs any."""

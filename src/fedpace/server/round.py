@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedpace.core import Buffers, RoundReport, SearchReport, Similarity, Tensors, Update, derive
 from fedpace.server.annealing import Annealing, SeedPath
+from fedpace.server.privacy import Private
 from fedpace.server.schedule import Exchange
 from fedpace.server.server import ExchangeReport, Server
 from fedpace.server.sums import Collected, Weighing
@@ -84,7 +85,8 @@ class Round:
             question.answer(carried(question))
         under_way.report
 
-    ``seed`` is the run's. ``accepted`` hears of every update that is used. With ``secure`` the server asks for sums.
+    ``seed`` is the run's. ``accepted`` hears of every update that is used. With ``secure`` the server asks for sums;
+    with ``private`` it adds noise to what it sums itself.
     Traffic is counted as it happens: 4 bytes a number, personal parts never, and of a client that failed nothing.
     """
 
@@ -97,9 +99,10 @@ class Round:
         accepted: Callable[[Update], None] = lambda update: None,
         *,
         secure: bool = False,
+        private: Private | None = None,
     ) -> None:
         self._server, self._cohort, self._seed = server, list(cohort), seed
-        self._accepted, self._secure = accepted, secure
+        self._accepted, self._secure, self._private = accepted, secure, private
         self._stage = server.schedule.stage(number)
         self._frozen = server.frozen
         self._up = self._down = 0  # numbers
@@ -163,9 +166,13 @@ class Round:
         else:
             updates = AskUpdates(*asked)
             yield updates
-            seed = derive(self._seed, "rule", self.report.round, number)
-            clients = len(self._cohort)
-            self._note(exchange, self._server.exchange(exchange, updates.answers, clients, self._accepted, seed))
+            private, answered = self._private, (exchange, updates.answers, len(self._cohort), self._accepted)
+            if private is None:
+                seed = derive(self._seed, "rule", self.report.round, number)
+                self._note(exchange, self._server.exchange(*answered, seed))
+            else:
+                generator = private.generator(self.report.round, number)
+                self._note(exchange, self._server.exchange_private(*answered, private=private, generator=generator))
         self._down += len(self._cohort) * (self._server.layout.size + self._server.statistics + _numbers(extras))
         self._down += sum(map(_numbers, own.values()))
 

@@ -29,9 +29,11 @@ from fedpace.core import (
 from fedpace.server.annealing import Annealing, SeedPath
 from fedpace.server.bounds import Bounded, Bounds
 from fedpace.server.buffers import BufferPolicy, BufferStream
+from fedpace.server.clipping import Adaptive
 from fedpace.server.guard import Guard
 from fedpace.server.monitor import Monitor
 from fedpace.server.parts import Parts
+from fedpace.server.privacy import Private, check_private, weight_within_one
 from fedpace.server.pruning import Pruner
 from fedpace.server.schedule import Exchange, Schedule
 from fedpace.server.sums import Collected, Weighing, check_schedule
@@ -226,6 +228,63 @@ class Server:
         touched = (sums.signs != 0) | (sums.total != 0) if exchange.counts else None
         self._conclude(exchange, stream, monitor, touched, buffers, report)
         return report
+
+    def exchange_private(
+        self,
+        exchange: Exchange,
+        updates: Iterable[Update],
+        clients: int,
+        accepted: Callable[[Update], None] = _ignore,
+        *,
+        private: Private,
+        generator: torch.Generator,
+    ) -> ExchangeReport:
+        """Take one step from noisy sums, even if nobody answered: that there was nobody must not be told either.
+
+        What the report says of updates is what was seen before the noise, for whoever is trusted with the run.
+        """
+        report = ExchangeReport()
+        with devices.placed(self._device):
+            stream = Parts(exchange.rule, self.layout, self.ruled, private.voters)
+            noisy = Monitor(self.layout, private.voters, exchange.sends, stream.signs, pairwise=0)
+            monitor = Monitor(self.layout, max(clients, 1), exchange.sends, None, self.pairwise)
+            total = torch.zeros(self.layout.size)
+        signed, adaptive = private.needs_signs(exchange), isinstance(self.guard.clip, Adaptive)
+        noise = private.settings.multipliers(private.clients, adaptive=adaptive, signed=signed)
+        losses = []
+        for update in self._bounds.within(self._usable(updates, None, report), exchange.sends, report.bounded):
+            assert update.vector is not None
+            accepted(update)
+            total.add_(update.vector, alpha=weight_within_one(update.examples, exchange, self.guard))
+            monitor.add(update.vector)
+            losses.append(update.metrics.get("loss", float("nan")))
+        report.used = len(losses)
+        report.train_loss = sum(losses) / len(losses) if losses else None
+        bound = report.bounded.bound or 0.0
+        sums = private.noisy(total, monitor.signs.sum if signed else None, bound, noise, generator)
+        if noise.count is not None:
+            below = report.used - len(report.bounded.shortened)
+            share = private.noisy_share(below, report.used, noise.count, generator)
+            self._bounds.learns(exchange.sends, report.bounded, share)
+        stream.absorb(sums)
+        noisy.absorb(sums)
+        touched = torch.ones_like(total, dtype=torch.bool) if exchange.counts else None
+        self._conclude(exchange, stream, noisy, touched, BufferStream("keep_server"), report)
+        report.similarity, report.agreement = monitor.similarity(), monitor.agreement()
+        return report
+
+    def check_private(self) -> None:
+        """Refuse a run in which a client can change more than noise on sums hides."""
+        check_private(self.schedule, self.guard)
+        if self.server_side is not None:
+            raise ConfigError("privacy: the server's side of this method learns from each update alone")
+        if self.ruled.size != self.layout.size:
+            raise ConfigError("privacy: expected one weighting of the whole model, found a part by samples")
+        if self.statistics and self.buffer_policy != "keep_server":
+            raise ConfigError(
+                "privacy: BatchNorm statistics would travel without noise; expected buffers = 'keep_server', 'local' "
+                f"or a model without them, found '{self.buffer_policy}'"
+            )
 
     def weighing(self, exchange: Exchange) -> Weighing:
         """How clients are to weigh what they add to the sums of an exchange."""

@@ -70,11 +70,11 @@ def check_schedule(schedule: Schedule, clients: int) -> None:
         raise ConfigError(f"secure aggregation: expected at least {FEWEST} clients in a round, found {clients}")
     for stage in schedule.all:
         searches = ["a search needs each client's own gradient; expected no search"] if stage.search is not None else []
-        for reason in (*searches, *filter(None, map(_beyond_sums, stage.exchanges))):
+        for reason in (*searches, *filter(None, map(beyond_sums, stage.exchanges))):
             raise ConfigError(f"secure aggregation, stage '{stage.name}': {reason}")
 
 
-def _beyond_sums(exchange: Exchange) -> str | None:
+def beyond_sums(exchange: Exchange) -> str | None:
     """Why an exchange cannot do with sums, or ``None``."""
     if exchange.pace is not None:
         return "a pace needs the size of each client's own update; expected no pace"

@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from fedpace.analysis.comparison import Comparison, Metric
 from fedpace.analysis.report._html import Section, grid, scrolling, table
 from fedpace.analysis.report._runs import Methods, ReportedRun, metric_of
-from fedpace.analysis.show import dropped_clients, duration
+from fedpace.analysis.show import dropped_clients, duration, privacy_of
 from fedpace.analysis.summary import summarise
 from fedpace.core import Seconds
 
@@ -78,10 +78,12 @@ def _actions(methods: Methods) -> str:
         pruned = f"{summary.pruned:.2%}" if any(record.pruned for record in run.records) else ""
         frozen = f"{run.records[-1].frozen:.2%}" if any(record.frozen for record in run.records) else ""
         dropped = "; ".join(f"{client}: {why}" for client, why in dropped_clients(run.records))
-        if search or pruned or frozen or dropped:
-            rows.append([run.label, str(run.seed), *(cell or "–" for cell in (search, pruned, frozen, dropped))])
-    header = ["method", "seed", "search", "pruned", "frozen", "dropped clients"]
-    return table(header, rows, 6, "Search, pruning, freezing and dropped clients") if rows else ""
+        private = "; ".join(f"{name} {value}" for name, value in privacy_of(run.config, run.records)[:1])
+        if search or pruned or frozen or dropped or private:
+            cells = (search, pruned, frozen, dropped, private)
+            rows.append([run.label, str(run.seed), *(cell or "–" for cell in cells)])
+    header = ["method", "seed", "search", "pruned", "frozen", "dropped clients", "privacy"]
+    return table(header, rows, 7, "Search, pruning, freezing, dropped clients and privacy") if rows else ""
 
 
 def _warnings(methods: Methods) -> str:
