@@ -7,6 +7,7 @@ from fedpace.analysis import (
     agreement_by_layer,
     chance_agreement,
     client_metric_curve,
+    labelled_points,
     mean_agreement,
     metric_and_similarity,
     metric_and_similarity_of,
@@ -226,6 +227,14 @@ def test_equal_figures_are_equal_files(staged, tmp_path, monkeypatch, suffix):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", str(86400 * int(path.stem)))  # what Matplotlib takes for today
         agreement_by_layer(staged, path)
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_points_that_no_other_beats_in_both_are_joined():
+    points = {"a": (0.2, 0.9), "b": (0.5, 0.5), "beaten": (0.4, 0.4), "c": (0.8, 0.1)}
+    axes = labelled_points(points, xlabel="robust", ylabel="fair").axes[0]
+    assert axes.lines[0].get_xydata().tolist() == [[0.2, 0.9], [0.5, 0.5], [0.8, 0.1]]
+    assert {text.get_text() for text in axes.texts} >= set(points)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("robust", "fair")
 
 
 def test_unknown_suffix_is_one_line(curve, tmp_path):

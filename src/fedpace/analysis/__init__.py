@@ -6,7 +6,13 @@ from fedpace.analysis.agreement import agreement_by_layer, chance_agreement, mea
 from fedpace.analysis.comparison import Comparison, ComparisonRow
 from fedpace.analysis.differences import unequal, unfair
 from fedpace.analysis.fairness import Fairness, fairness, late_clients
-from fedpace.analysis.figures import metric_and_similarity, metric_and_similarity_of, metric_curves, seed_points
+from fedpace.analysis.figures import (
+    labelled_points,
+    metric_and_similarity,
+    metric_and_similarity_of,
+    metric_curves,
+    seed_points,
+)
 from fedpace.analysis.history import (
     StageWindow,
     client_metric_curve,
@@ -52,6 +58,7 @@ __all__ = [
     "corrected_level",
     "equal_number",
     "fairness",
+    "labelled_points",
     "late_clients",
     "mean_agreement",
     "membership_attack",

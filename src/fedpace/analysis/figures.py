@@ -131,6 +131,40 @@ def seed_points(
     return finish(figure, path)
 
 
+def labelled_points(
+    points: Mapping[str, tuple[float, float]],
+    path: str | Path | None = None,
+    title: str | None = None,
+    *,
+    metric: Metric = ACCURACY,
+    xlabel: str,
+    ylabel: str,
+) -> Figure:
+    """A point for each name; those that no other beats in both directions are joined by a line (the Pareto front)."""
+    figure = blank()
+    axes = figure.add_subplot()
+    front = [
+        name
+        for name, (x, y) in points.items()
+        if not any(a >= x and b >= y and (a, b) != (x, y) for a, b in points.values())
+    ]
+    ordered = sorted(points[name] for name in front)
+    axes.plot(*zip(*ordered, strict=True), color=MUTED, linewidth=1, linestyle="--", zorder=1)
+    for name, (x, y) in points.items():
+        colour = PALETTE[0] if name in front else MUTED
+        axes.plot([x], [y], "o", color=colour, markersize=7, markeredgewidth=0)
+        axes.annotate(name, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=8, color=INK)
+    clean(axes)
+    show_values(axes.xaxis, metric)
+    show_values(axes.yaxis, metric)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.margins(0.15)
+    note(axes, "line: not beaten in both")
+    heading(figure, title)
+    return finish(figure, path)
+
+
 def metric_and_similarity(
     records: Sequence[RoundRecord],
     path: str | Path | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from matplotlib.figure import Figure
 
@@ -12,6 +13,7 @@ from fedpace.analysis import (
     SweepPoint,
     agreement_by_layer,
     client_metric_curve,
+    labelled_points,
     metric_and_similarity_of,
     metric_curves,
     save,
@@ -20,7 +22,7 @@ from fedpace.analysis import (
 )
 from fedpace.core import RoundRecord, slug
 from fedpace.experiments.metrics import TAU, TITLES, below_tau_curve, measure
-from fedpace.experiments.reproduction import CaseJob, Picture, Reproduction
+from fedpace.experiments.reproduction import CaseJob, Metric, Picture, Reproduction
 from fedpace.experiments.run import Result
 
 
@@ -124,6 +126,27 @@ def _sweep(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequenc
     return sweep_figure(panels, title=reproduction.title)
 
 
+def _robust_and_fair(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    """Panels are attacks; the reference's is that without any, where it is the worst clients that count."""
+    without = reproduction.methods[reproduction.reference].panel
+    found: dict[str, dict[str, list[float]]] = {}
+    for job, result in zip(jobs, results, strict=True):
+        panel = reproduction.methods[job.label].panel
+        rule = job.label.removeprefix(f"{panel}:").strip() or "mean"
+        metric: Metric = "worst_decile" if panel == without else "final"
+        found.setdefault(rule, {}).setdefault(panel, []).append(measure(metric, result))
+    points = {
+        rule: (min(fmean(values) for panel, values in panels.items() if panel != without), fmean(panels[without]))
+        for rule, panels in found.items()
+    }
+    return labelled_points(
+        points,
+        title=reproduction.title,
+        xlabel="accuracy under the attack that hurts most (robust)",
+        ylabel="worst tenth of the clients without attack (fair)",
+    )
+
+
 def _histories(jobs: Sequence[CaseJob], results: Sequence[Result]) -> dict[str, list[list[RoundRecord]]]:
     found: dict[str, list[list[RoundRecord]]] = {}
     for job, result in zip(jobs, results, strict=True):
@@ -139,5 +162,6 @@ _PICTURES: dict[Picture, Callable[[Reproduction, Sequence[CaseJob], Sequence[Res
     "accuracy_and_similarity": _accuracy_and_similarity,
     "sweep": _sweep,
     "agreement_by_layer": _agreement_by_layer,
+    "robust_and_fair": _robust_and_fair,
 }
 _BY_PANEL: tuple[Picture, ...] = ("curves", "client_curves", "below_tau_curves")

@@ -47,6 +47,7 @@ Picture = Literal[
     "accuracy_and_similarity",
     "sweep",
     "agreement_by_layer",
+    "robust_and_fair",
 ]
 Overrides = dict[str, Any]
 
