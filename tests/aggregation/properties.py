@@ -33,7 +33,7 @@ def tolerance(rule, updates, weights):
     used, _ = stream(rule, updates, weights)
     reach = sum(map(abs, used.diagnostics.get("coefficients", [1.0])))
     roughly = getattr(rule, "solver", None) == "slsqp"  # differentiates numerically and stops at an absolute 1e-6
-    return (1e-3 if roughly else RELATIVE[updates.dtype]) * max(1.0, reach) * max(1e-30, float(updates.abs().max()))
+    return (1e-2 if roughly else RELATIVE[updates.dtype]) * max(1.0, reach) * max(1e-30, float(updates.abs().max()))
 
 
 def assert_close(actual, expected, within):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation._arrays import products
+from fedpace.aggregation._range import RANGE, narrowed
 from fedpace.aggregation._signs import blocks
 from fedpace.core import devices
 
@@ -126,6 +127,17 @@ class Rows:
     def combine(self, coefficients: Sequence[Tensor], parts: Sequence[slice]) -> Tensor:
         """qᵀU, with coefficients of their own for each part of the columns."""
         result = self._space.new_empty(self._space.shape[1])
+        lengths = self.gram.diagonal().clamp_min(0).sqrt()
         for part, q in zip(parts, coefficients, strict=True):
-            torch.mv(self.matrix[:, part].T, q.to(result), out=result[part])
+            if max(float(q.abs() @ lengths), float(q.abs().max())) < RANGE:
+                torch.mv(self.matrix[:, part].T, q.to(result), out=result[part])
+            else:
+                _combine_widely(self.matrix[:, part], q, result[part])
         return result
+
+
+def _combine_widely(rows: Tensor, coefficients: Tensor, result: Tensor) -> None:
+    """The same for coefficients or sums that leave the range of float32."""
+    for block in blocks(rows.shape[1], len(rows)):
+        found = coefficients.to(rows.device) @ rows[:, block].double()
+        result[block] = narrowed(found, result.dtype)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation._gram import WHOLE, Rows
+from fedpace.aggregation._range import check_range, largest_value
 from fedpace.aggregation._rule import Diagnostics, Rule, Stream, check_weights
 from fedpace.core import ConfigError
 
@@ -33,7 +34,10 @@ class GramRule(Rule):
 
     def __call__(self, updates: Tensor, weights: Tensor | None = None, tensors: Sequence[slice] = ()) -> Tensor:
         """Aggregate the rows of ``updates``, where they lie; ``tensors`` are the slices of the model's tensors."""
-        stream = self.taken(updates, check_weights(updates, weights))
+        checked = check_weights(updates, weights)
+        if updates.dtype == torch.float64:
+            check_range(largest_value(updates))
+        stream = self.taken(updates, checked)
         stream.tensors = tensors
         return stream.finish()
 

@@ -29,8 +29,13 @@ def sequential(gram: Matrix, shares: Vector, seed: int) -> Vector:
 
 
 def sequential_unnormalised(gram: Matrix, shares: Vector, seed: int) -> Vector:
-    """The same without the division by ‖uⱼ‖², as in ConFREE's published code: short updates lose next to nothing."""
-    return _sequential(gram, shares, seed, np.ones(len(gram)))
+    """The same without the division by ‖uⱼ‖², as in ConFREE's published code: short updates lose next to nothing.
+
+    Where long ones overshoot beyond all numbers, nothing is projected.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = _sequential(gram, shares, seed, np.ones(len(gram)))
+        return found if np.isfinite(found @ gram @ found) else shares
 
 
 def _squares(gram: Matrix) -> Vector:

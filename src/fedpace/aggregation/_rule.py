@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import frexp, ldexp
 from typing import Annotated, Any
 
 import torch
@@ -12,6 +13,7 @@ from pydantic import SerializeAsAny
 from torch import Tensor
 
 from fedpace.aggregation._gram import Rows
+from fedpace.aggregation._range import leaves_range, narrowed
 from fedpace.aggregation._signs import SignSum
 from fedpace.core import ConfigError, Named, Registry, by_name, devices
 
@@ -29,8 +31,7 @@ class Sums:
 
     def count(self, signs: SignSum) -> None:
         """Add the sums of signs to others."""
-        signs.sum += self.signs
-        signs.clients += self.clients
+        signs.absorb(self.signs, self.clients)
 
 
 class Stream(ABC):
@@ -84,8 +85,16 @@ class Rule(Named, ABC):
     """A callable on an N × d matrix of updates. Written as a stream, so both ways give bitwise the same result."""
 
     def __call__(self, updates: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Aggregate the rows of ``updates``; ``weights`` (one per row, not negative) default to uniform."""
-        return self.taken(updates, check_weights(updates, weights)).finish()
+        """Aggregate the rows of ``updates``; ``weights`` (one per row, not negative) default to uniform.
+
+        Where sums could leave the range of float32 they are taken in float64. A stream cannot know that beforehand.
+        """
+        checked = check_weights(updates, weights)
+        if leaves_range(updates, checked):
+            smaller = -frexp(max(checked))[1]  # a power of two: nothing is rounded
+            widened = self.taken(updates.double(), [ldexp(each, smaller) for each in checked])
+            return narrowed(widened.finish(), updates.dtype)
+        return self.taken(updates, checked).finish()
 
     def taken(self, updates: Tensor, weights: Sequence[float]) -> Stream:
         """A stream that has taken the rows of ``updates`` already."""
@@ -134,9 +143,10 @@ def check_weights(updates: Tensor, weights: Tensor | None) -> list[float]:
     if weights is None:
         return [1.0] * updates.shape[0]
     values = torch.as_tensor(weights, dtype=torch.float64)
-    if values.shape != updates.shape[:1] or not bool((values.isfinite() & (values >= 0)).all()):
-        found = values.tolist()
-        raise ConfigError(f"weights: expected {updates.shape[0]} finite values that are not negative, found {found}")
+    fit = values.shape == updates.shape[:1] and bool((values >= 0).all()) and bool(values.sum().isfinite())
+    if not fit:
+        expected = f"{updates.shape[0]} finite values that are not negative and have a finite sum"
+        raise ConfigError(f"weights: expected {expected}, found {values.tolist()}")
     return [float(value) for value in values]
 
 

@@ -63,7 +63,7 @@ class SignSum:
 
     def add(self, update: Tensor) -> None:
         """Count one client's signs. A client that sends zero lowers the agreement: it still counts in N."""
-        self.clients += 1
+        self._count(1)
         if devices.on_cpu(update):
             from fedpace.aggregation._kernels import count_signs
 
@@ -79,9 +79,20 @@ class SignSum:
             return
         from fedpace.aggregation._kernels import add_and_count
 
-        self.clients += 1
+        self._count(1)
         sums = totals.numpy()
         add_and_count(update.numpy(), sums.dtype.type(share), sums, self.sum.numpy())
+
+    def absorb(self, signs: Tensor, clients: int) -> None:
+        """Take the signs of so many clients, summed elsewhere."""
+        self._count(clients)
+        self.sum += signs
+
+    def _count(self, clients: int) -> None:
+        """More clients than were announced: wider integers, or their sum would begin again at the other end."""
+        self.clients += clients
+        if self.clients > torch.iinfo(self.sum.dtype).max:
+            self.sum = self.sum.to(sign_type(self.clients))
 
     def counts(self, part: slice = slice(None)) -> Tensor:
         """|S| of some coordinates: agreement times the number of clients, an integer."""
