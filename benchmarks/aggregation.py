@@ -18,10 +18,13 @@ from torchjd.aggregation import CAGrad, PCGrad
 
 from fedpace.aggregation import AndMask, ConflictFree, Dampened, Masked, Mean, Rule, gram
 from fedpace.aggregation._simplex import pgd
+from fedpace.core import Buffers, Layout, Update
+from fedpace.server import Clipping, Exchange, Fixed, Guard, Schedule, Server
 
 SIZES, CLIENTS, REPEATS = (1_000_000, 11_000_000), (10, 50), 7
 SIGN_RULES = (Dampened(), Masked(), AndMask())
 WIDEST = 10  # rows that exist at once; more clients send them again
+NO_BUFFERS = Buffers(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
 
 
 def stream(rule: Rule, rows: torch.Tensor, clients: int) -> torch.Tensor:
@@ -85,11 +88,34 @@ def pairwise_rules() -> Table:
     return table
 
 
+def guard() -> Table:
+    """A server's exchange whose guard shortens every second update, against one whose guard only looks at them."""
+    table = Table("coordinates", "clients", "fixed", title="Time of an exchange with clipping (wanted: ≤ 1.15)")
+    for size in SIZES:
+        layout, rows = Layout(("w",), ((size,),)), torch.randn(WIDEST, size, generator=torch.Generator().manual_seed(0))
+        rows[::2] /= 2
+        lengths = iter(0.99**step * size**0.5 for step in range(1, 1000))  # what was shortened is too long again
+
+        def exchange(clip: Clipping | None, rows: torch.Tensor = rows, layout: Layout = layout) -> None:
+            server = Server(
+                layout, torch.zeros(layout.size), NO_BUFFERS, Schedule(), guard=Guard(clip=clip), pairwise=0
+            )
+            server.exchange(Exchange(), (Update(i, row, 10) for i, row in enumerate(rows)), len(rows))
+
+        found = ratios(
+            {"free": lambda: exchange(None), "fixed": lambda: exchange(Fixed(norm=next(lengths)))},  # noqa: B023
+            to="free",
+        )
+        table.add_row(f"{size:,}", str(WIDEST), f"{found['fixed']:.2f}")
+    return table
+
+
 def main() -> None:
     """Measure and print."""
     torch.set_num_threads(1)
     Console().print(sign_rules())
     Console().print(pairwise_rules())
+    Console().print(guard())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from fedpace.aggregation import MagnitudeAgreement, Rows, SignSum, gram
+from fedpace.aggregation import MagnitudeAgreement, Rows, SignSum, _signs, gram, length
 from fedpace.core import devices
 from tests.aggregation.inputs import FAMILIES, make, weighted
 from tests.aggregation.properties import assert_close, filled, tolerance
@@ -99,6 +99,15 @@ def test_signs_by_array_operations(arrays, clients):
     assert signs.sum.tolist() == torch.sign(updates).sum(dim=0).int().tolist()
     assert signs.clients == clients
     torch.testing.assert_close(totals, 2 * updates.sum(dim=0))
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_length_by_array_operations(arrays, size, monkeypatch):
+    vector = torch.full((size,), 1e15)
+    expected = length(vector)
+    monkeypatch.setattr(_signs, "BLOCK", 7)
+    arrays()
+    assert length(vector) == pytest.approx(expected)
 
 
 def test_rows_of_another_device_are_not_reused():

@@ -155,3 +155,9 @@ def test_a_private_run_says_what_it_told(record):
     assert "by round ▁█ 1.5 to 2.25" in lines
     assert "privacy noise=1.0, delta=0.001, sampling=fixed" in lines
     assert not any("Privacy" in line for line in shown(RUN, [record(0, 0.3)]))
+
+
+def test_rounds_that_changed_nothing_say_why(record):
+    still = "the step changed nothing"
+    lines = shown(RUN, [record(0, 0.3, still=still), record(1, 0.3), record(2, 0.3, still=still)])
+    assert "the step changed nothing rounds 0, 2" in lines

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -7,7 +8,7 @@ from fedpace.aggregation import Dampened, Masked
 from fedpace.core import ClientError, ConfigError, DataError, RoundRecord, RunFolderError
 from fedpace.data import load
 from fedpace.engine import Cohort, Listener, Measuring, RunFolder, Serial, read_rounds, read_run, train
-from fedpace.methods import LocalSGD
+from fedpace.methods import FedRep, LocalOnly, LocalSGD
 from fedpace.server import Annealing, Guard, Schedule
 from tests.engine import small
 from tests.records import untimed
@@ -64,6 +65,63 @@ def test_a_run_that_never_could_use_an_update_is_no_result(tmp_path, rounds, sto
         with pytest.raises(ClientError, match=f"no update could be used in {stopped_after} rounds; the first one: not"):
             run(tmp_path / "run", resume, rounds=rounds, **diverging)
         assert len(read_rounds(tmp_path / "run")) == stopped_after
+
+
+class Sends(LocalSGD):
+    """Trains at first; after a tenth of the run, clients up to ``last`` send a value everywhere."""
+
+    value: float = float("nan")
+    last: int = 5
+
+    def at(self, progress):
+        return self if progress >= 0.1 else LocalSGD(max_steps=self.max_steps)
+
+    def turn(self, vector, shard, context):
+        update = super().turn(vector, shard, context)
+        return update if context.client > self.last else replace(update, vector=torch.full_like(vector, self.value))
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (float("nan"), "^no update could be used in 3 rounds; the first one: not finite$"),
+        (3e38, r"^no update could be used in 3 rounds; the first one: larger than 1e\+15$"),
+        (0.0, "^the model has not changed in 3 rounds: the step changed nothing$"),
+    ],
+)
+def test_a_run_in_which_nothing_changes_any_more_stops_with_the_reason(tmp_path, value, reason):
+    broken = {"local": Sends(value=value, max_steps=2), "guard": Guard(patience=3)}
+    for resume in (False, True):
+        with pytest.raises(ClientError, match=reason):
+            run(tmp_path / "run", resume, schedule=Schedule(), rounds=20, **broken)
+        stills = [record.still is not None for record in read_rounds(tmp_path / "run")]
+        assert stills == [False, False, True, True, True], "what was trained before is not lost"
+
+
+def test_a_run_that_stood_still_until_its_end_is_finished_with_a_warning(tmp_path):
+    outcome = run(tmp_path, schedule=Schedule(), rounds=4, local=Sends(max_steps=1), guard=Guard(patience=3))
+    assert outcome.warnings[0] == "no update could be used in 3 rounds; the first one: not finite"
+    assert RunFolder(tmp_path).complete
+
+
+@pytest.mark.parametrize("local", [LocalOnly(max_steps=1), FedRep(max_steps=1, lr=1e-30)], ids=repr)
+def test_models_of_their_own_may_change_while_what_is_shared_does_not(local):
+    federation = load("digits").partition("iid", clients=3, seed=0, test_share=0.3, limit=40)
+    plan = small.plan(executor=Serial(), schedule=Schedule(), rounds=3, local=local, guard=Guard(patience=2))
+    assert len(train(small.module(), federation, plan).records) == 3
+
+
+def test_a_run_that_most_clients_could_not_train_warns_of_it():
+    heard = []
+
+    class Ear(Listener):
+        def warned(self, message):
+            heard.append(message)
+
+    outcome = run(schedule=Schedule(), rounds=20, local=Sends(last=2, max_steps=1), listeners=[Ear()])
+    assert heard == outcome.warnings
+    assert heard == ["most clients were dropped in 18 rounds: client 0 with 'not finite'"]
+    assert not run(schedule=Schedule(), rounds=12, local=Sends(last=1, max_steps=1)).warnings
 
 
 def test_dampening_with_one_client_is_the_plain_mean():

@@ -56,6 +56,16 @@ def test_attackers_are_left_out_of_what_is_measured_of_clients(tmp_path):
         assert set(record.client_headlines) == set(range(5)) - attackers
 
 
+def test_one_client_that_claims_a_trillion_examples_owns_the_mean_unless_its_share_is_bounded():
+    claims = {"name": "false_examples", "factor": 1e9}
+    honest, owned, bounded = (
+        execute(settings).accuracy
+        for settings in (config(), lying(attack=claims), lying(attack=claims, **{"guard.max_share": 0.25}))
+    )
+    assert owned < 0.2
+    assert bounded > honest - 0.1
+
+
 def test_ten_times_the_opposite_ruins_a_mean():
     honest, mean = (execute(settings).accuracy for settings in (config(), lying()))
     assert honest > 0.8

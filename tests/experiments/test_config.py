@@ -159,3 +159,32 @@ def test_scaffold_takes_its_gradient_only_from_steps_of_known_length():
         load_config("fedavg", paced)
     assert load_config("fedavg", {**paced, "local.option": "I"}).local.option == "I"
     assert load_config("fedavg", {**paced, "dampen": {**paced["dampen"], "enabled": False}}).local.option == "II"
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"guard.max_share": 0}, "guard.max_share: input should be greater than 0, found 0"),
+        ({"guard.max_share": 1.5}, "guard.max_share: input should be less than or equal to 1, found 1.5"),
+        ({"guard.max_examples": -3}, "guard.max_examples: input should be greater than or equal to 1, found -3"),
+        ({"guard.growth": 0.5}, "guard.growth: input should be greater than or equal to 1, found 0.5"),
+        ({"guard.patience": 0}, "guard.patience: input should be greater than or equal to 1, found 0"),
+        ({"guard.clip": {"norm": -1}}, "clipping 'fixed': norm: input should be greater than 0, found -1"),
+        ({"guard.clip": "quantil"}, "unknown clipping 'quantil'; did you mean 'quantile'?"),
+        ({"guard.clip": {"name": "quantile", "quantile": 1}}, "clipping 'quantile': quantile: input should be less"),
+    ],
+    ids=str,
+)
+def test_bounds_that_cannot_be_meant_are_one_line(settings, complaint):
+    with pytest.raises(ConfigError) as caught:
+        load_config("fedavg", settings)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bound_is_read_back_as_it_was_written():
+    config = load_config("fedavg", {"guard.clip": {"name": "adaptive", "quantile": 0.3}, "guard.max_share": 0.2})
+    again = RunConfig(**config.model_dump(mode="json"))
+    assert again == config
+    assert again.guard.clip.quantile == 0.3
+    assert config.fingerprint() != load_config("fedavg").fingerprint()

@@ -13,9 +13,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedpace.core import ClientError, ConfigError, Layout, Perturbation, RunFolderError, Update, derive
+from fedpace.core import Buffers, ClientError, ConfigError, Layout, Perturbation, RunFolderError, Update, derive
 from fedpace.flower import ConflictFree, ServerStrategy
-from fedpace.server import Annealing, Exchange, Pace, Schedule
+from fedpace.server import Annealing, Exchange, Guard, Pace, Schedule, Server
 from fedpace.server.annealing import Lenient
 from tests.server.helpers import replied
 from tests.stages import stage_with
@@ -503,3 +503,80 @@ def test_metrics_are_numbers():
     _, metrics = one_round(ConflictFree(), grid())
     assert {"clients", "dropped", "agreement", "similarity", "similarity-min", "loss"} <= set(metrics)
     assert all(isinstance(value, float) for value in metrics.values())
+
+
+def huge(found):
+    found["w"] = Array(np.full((3, 2), 3e38, dtype="float32"))
+
+
+@pytest.mark.parametrize(("change", "found"), [(nan, "not finite"), (huge, r"larger than 1e\+15")])
+def test_an_app_whose_model_does_not_change_any_more_ends_with_the_reason(change, found):
+    strategy, nodes = ServerStrategy(guard=Guard(patience=2)), grid(app(spoiled(change), bad=range(4)))
+    one_round(strategy, nodes)
+    with pytest.raises(ClientError, match=rf"^no update could be used in 2 rounds; the first one: {found}$"):
+        one_round(strategy, nodes, number=2)
+
+
+def claims(examples):
+    def change(reply):
+        if "arrays" in reply.content.array_records:
+            reply.content["metrics"] = MetricRecord({"num-examples": examples, "loss": 1.0})
+        return reply
+
+    return change
+
+
+def test_bounds_hold_for_any_flower_app():
+    liar = app(claims(10**12), bad=[3])
+    owned, _ = one_round(ServerStrategy(), grid(liar))
+    guard = {"max_share": 0.4, "clip": {"name": "fixed", "norm": 0.1}}
+    kept, metrics = one_round(ServerStrategy(guard=guard), grid(liar))
+    torch.testing.assert_close(vector(owned), vector(arrays()) + updates()[3])
+    assert (metrics["capped"], metrics["shortened"], metrics["bound"]) == (1, 4, 0.1)
+    assert float((vector(kept) - vector(arrays())).norm()) <= 0.1 + 1e-6
+
+
+@pytest.mark.parametrize("clip", ["fixed", "quantile", {"name": "adaptive", "first": 1.5}], ids=str)
+def test_bounds_of_a_strategy_are_the_servers(clip):
+    guard = Guard(clip=clip, max_examples=12, max_share=0.4)
+    found, _ = one_round(ServerStrategy(guard=guard), grid())
+    sent = [Update(client, row.clone(), EXAMPLES[client]) for client, row in enumerate(updates())]
+    server = Server(LAYOUT, vector(arrays()), Buffers(torch.zeros(0), torch.zeros(0).long()), Schedule(), guard=guard)
+    report = server.exchange(Exchange(), sent, 4)
+    torch.testing.assert_close(vector(found), server.vector)
+    assert report.bounded.shortened
+    assert report.bounded.capped == [1]
+
+
+def test_what_bounds_remember_is_saved_and_loaded(tmp_path):
+    def strategy():
+        return ServerStrategy(guard=Guard(clip={"name": "adaptive", "first": 0.1}, growth=1.0))
+
+    first, nodes = strategy(), grid()
+    record, _ = one_round(first, nodes)
+    first.save(tmp_path / "state")
+    later = strategy()
+    loaded = later.load(tmp_path / "state")
+    on, other = (one_round(each, nodes, rec, number=n) for each, rec, n in ((first, record, 2), (later, loaded, 1)))
+    assert equal(on[0], other[0])
+    assert on[1]["bound"] == other[1]["bound"] != 0.1
+
+
+def test_a_share_that_the_nodes_cannot_have_is_refused():
+    with pytest.raises(ConfigError, match=r"^guard.max_share: .* 0.2 of 4 clients"):
+        one_round(ServerStrategy(guard=Guard(max_share=0.2)), grid())
+
+
+@pytest.mark.parametrize(
+    ("guard", "complaint"),
+    [
+        ({"max_share": 0}, "guard: max_share: input should be greater than 0, found 0"),
+        ({"clip": {"norm": -1}}, "clipping 'fixed': norm: input should be greater than 0, found -1"),
+        ({"max_shares": 0.5}, "guard: unknown key 'max_shares'; did you mean 'max_share'?"),
+    ],
+    ids=str,
+)
+def test_what_is_no_guard_is_refused_in_one_line(guard, complaint):
+    with pytest.raises(ConfigError) as caught:
+        ServerStrategy(guard=guard)
+    assert str(caught.value) == complaint

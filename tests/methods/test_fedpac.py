@@ -259,3 +259,16 @@ def test_a_head_reaches_those_who_took_part_and_is_counted():
     assert records[0].bytes_down == 4 * 2 * base
     assert records[1].bytes_down == 4 * (2 * (base + size["head.weight"]) + len(first & second) * head)
     assert records[0].bytes_up == 4 * 2 * (base + head + 2 * size["head.weight"] + 10 + 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_one_client_sends_along_never_stops_the_round(seed):
+    """Negative variances and counts, and any size that the server's guard lets pass."""
+    server, generator = server_side(), torch.Generator().manual_seed(seed)
+    for client, size in enumerate((1.0, 1.0, float(10 ** (seed - 4) if seed < 19 else 1e15))):
+        extras = {n: torch.randn(shape, generator=generator) * size for n, shape in server.expects.items()}
+        server.learn(Update(client, extras=extras))
+    server.finish()
+    heads = [server.sends_to(client)[fedpac._HEAD] for client in range(3)]
+    assert all(head.isfinite().all() for head in heads)
+    assert not server.memory[fedpac._PROTOTYPES].isinf().any()

@@ -7,7 +7,7 @@ import torch
 
 from fedpace.aggregation import Bucketing
 from fedpace.core import Layout, Update
-from fedpace.server import Annealing, AskProbes, AskSums, AskUpdates, Exchange, Round, Schedule, Stage
+from fedpace.server import Annealing, AskProbes, AskSums, AskUpdates, Exchange, Round, Schedule, ServerSGD, Stage
 from fedpace.server.annealing import StaleSum
 from tests.stages import stage_with
 
@@ -150,3 +150,12 @@ def test_a_rule_draws_anew_in_each_round_and_exchange_of_a_run():
     assert len({tuple(step) for step in steps}) == 4
     assert steps == after((0, 1), seed=0)
     assert steps != after((0, 1), seed=1)
+
+
+@pytest.mark.parametrize(("beta", "still"), [(-9.0, None), (9.0, "the step changed nothing")])
+def test_a_round_whose_search_moved_the_model_did_not_stand_still(beta, still):
+    search = Annealing(k=1, accept={"beta": beta, "delta": 9.0})
+    here = server(Schedule(base=stage_with(search=search, optimizer=ServerSGD(lr=1e-30))))
+    report, _ = play_round(here)
+    assert report.search.accepted == (beta < 0) == (not torch.equal(here.vector, THETA))
+    assert report.still == still

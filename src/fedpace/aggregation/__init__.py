@@ -7,6 +7,7 @@ from fedpace.aggregation._length import length
 from fedpace.aggregation._magnitude import MagnitudeAgreement
 from fedpace.aggregation._mixing import Mixing
 from fedpace.aggregation._ordered import Ordered
+from fedpace.aggregation._range import largest_value
 from fedpace.aggregation._rule import AnyRule, Diagnostics, Rule, ScaledStream, Stream, Sums, rules
 from fedpace.aggregation._scaled import SignScaled
 from fedpace.aggregation._signs import SignSum, highest_below, sign_type, threshold_count
@@ -77,6 +78,7 @@ __all__ = [
     "cosines",
     "gram",
     "highest_below",
+    "largest_value",
     "length",
     "pairs",
     "rules",

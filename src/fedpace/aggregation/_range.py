@@ -25,11 +25,8 @@ def check_range(largest: float) -> None:
 
 
 def largest_value(tensor: Tensor) -> float:
-    """The largest |value|; NaN if one is."""
-    if not tensor.numel():
-        return 0.0
-    low, high = tensor.aminmax()
-    return float(torch.maximum(-low, high))
+    """The largest |value|; NaN if one is: extremes carry it along. No vector of flags is needed."""
+    return max(abs(float(extreme)) for extreme in tensor.aminmax()) if tensor.numel() else 0.0
 
 
 def narrowed(result: Tensor, dtype: torch.dtype) -> Tensor:

@@ -37,6 +37,7 @@ def run_overview(run: Mapping[str, Any], records: Sequence[RoundRecord], metric:
         "Dropped clients": dropped_clients(records),
         "Bounds": bounded_clients(records),
         "Privacy": privacy_of(run.get("config") or {}, records),
+        "Rounds without a step": _still(records),
         "Cost": _cost(summary, records),
         "Warnings": [("", str(warning)) for warning in run.get("warnings") or ()],
     }
@@ -184,6 +185,15 @@ def privacy_of(config: Mapping[str, Any], records: Sequence[RoundRecord]) -> Row
         ("protects", f"one client {other}, from whoever sees the models"),
         ("by round", curve),
     ]
+
+
+def _still(records: Sequence[RoundRecord]) -> Rows:
+    """Rounds after which the model was what it had been before."""
+    rounds: dict[str, list[int]] = {}
+    for record in records:
+        if record.still:
+            rounds.setdefault(record.still, []).append(record.round)
+    return [(reason, _rounds(when)) for reason, when in rounds.items()]
 
 
 def _by_client(rounds: Mapping[tuple[int, str], Sequence[int]]) -> Rows:

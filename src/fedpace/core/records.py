@@ -78,6 +78,7 @@ class RoundReport:
     many values lay outside the range of the sums. Of the clients that were used, ``capped`` ones counted for less than
     they claimed, and the updates of ``shortened`` ones were clipped to the length ``bound``, if there was one.
     ``epsilon`` is what all models of a private run up to this one tell of a client, at the delta of the config.
+    ``still`` says why the model stayed as it was, if it did.
     """
 
     round: int
@@ -99,6 +100,7 @@ class RoundReport:
     shortened: list[int] = field(default_factory=list)
     bound: float | None = None
     epsilon: float | None = None
+    still: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,8 +29,9 @@ class Update:
 
     ``vector`` is a direction of descent: θᵢ − θ after local training, or minus the gradient. ``failure`` says why there
     is none, in one short line. ``extras`` are sent along with the vector (SCAFFOLD's change of control). ``state`` is
-    never sent: the client keeps it for its next turn; ``None`` leaves what it kept before. The tensors belong to
-    whoever produced them and may be overwritten when the next answer is asked for.
+    never sent: the client keeps it for its next turn; ``None`` leaves what it kept before. ``norm`` is the vector's,
+    once the server's guard has measured it. The tensors belong to whoever produced them and may be overwritten when the
+    next answer is asked for.
     """
 
     client: int
@@ -41,6 +42,7 @@ class Update:
     failure: str | None = None
     extras: Tensors = field(default_factory=dict)
     state: Tensors | None = None
+    norm: float | None = None
 
     def __post_init__(self) -> None:
         if self.failure is not None:

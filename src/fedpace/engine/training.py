@@ -53,7 +53,6 @@ from fedpace.server import (
 )
 from fedpace.tasks import Task
 
-HOPELESS = 10  # rounds from the first one on without a usable update, after which a run stops
 NAMED = 1000  # clients up to which a run folder knows their names
 
 
@@ -201,25 +200,38 @@ class Training:
         for message in self.warnings:
             self._warn(message)
         for number in range(len(records), self.plan.rounds):
-            self._check_hope(records)
+            reason = self._standstill(records)
+            if reason is not None:
+                raise ClientError(reason)
             record = self.round(number)
             records.append(record)
             for listener in self._listeners:
                 listener.finished_round(record)
-        self._check_hope(records)
+        self._judge_end(records)
         self._warn_of_idle_search(records)
+        self._warn_of_lost_clients(records)
         self._model.layout.put_shared(self._model.vector, self.server.vector)
         self._model.buffers.copy_(self.server.buffers)
         for listener in self._listeners:
             listener.ended(folder.path if folder is not None else None)
         return Outcome(self._model.module.eval(), records, self.warnings)
 
-    def _check_hope(self, records: Sequence[RoundRecord]) -> None:
+    def _standstill(self, records: Sequence[RoundRecord]) -> str | None:
+        """Why more rounds would change nothing."""
+        guard = self.plan.guard
+        last = records[-guard.patience :]
+        # Where clients have models of their own, these may change while what they share does not.
+        seen = [replace(record, still=None) for record in last] if self.plan.local.personal else last
+        return guard.reason_to_stop(seen, self.plan.rounds)
+
+    def _judge_end(self, records: Sequence[RoundRecord]) -> None:
         """A run that never could use a client's update has trained nothing: it is no result."""
-        enough = min(HOPELESS, self.plan.rounds)
-        if len(records) >= enough and all(record.dropped and not record.used for record in records):
-            reason = records[0].dropped[0].reason
-            raise ClientError(f"no update could be used in {len(records)} rounds; the first one: {reason}")
+        reason = self._standstill(records)
+        if reason is not None and not any(record.used for record in records):
+            raise ClientError(reason)
+        if reason is not None:
+            self.warnings.append(reason)
+            self._warn(reason)
 
     def state(self) -> Tensors:
         """Everything that the next round depends on."""
@@ -368,6 +380,15 @@ class Training:
             message = f"annealing did nothing: none of {tried} perturbations was accepted"
             self.warnings.append(message + (f" (largest gain {max(gains):.2g})" if gains else ""))
             self._warn(self.warnings[-1])
+
+    def _warn_of_lost_clients(self, records: Sequence[RoundRecord]) -> None:
+        """A model that most clients cannot train on is seldom what was meant."""
+        lost = [record for record in records if len(record.dropped) > len(record.cohort) / 2]
+        if len(lost) >= min(self.plan.guard.patience, len(records)):
+            last = lost[-1].dropped[0]
+            message = f"most clients were dropped in {len(lost)} rounds: client {last.client} with '{last.reason}'"
+            self.warnings.append(message)
+            self._warn(message)
 
 
 class _Stopwatch:

@@ -33,7 +33,7 @@ class CommonOptions(FedAvgOptions, total=False):
     """What every strategy of ours takes besides its rule; see :class:`ServerStrategy`."""
 
     seed: int
-    guard: Guard | None
+    guard: Guard | Mapping[str, Any] | None
     buffers: Callable[[str], bool]
     pairwise: int
     wait: float

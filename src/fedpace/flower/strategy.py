@@ -47,7 +47,7 @@ from fedpace.flower._replies import (
     metrics_of,
     node,
 )
-from fedpace.flower._stages import exchange
+from fedpace.flower._stages import exchange, guard_of
 from fedpace.flower._wire import to_record, to_tensors
 from fedpace.server import Ask, AskProbes, AskUpdates, Exchange, Guard, Round, Schedule, Server, Stage
 
@@ -94,9 +94,10 @@ class ServerStrategy(FedAvg):
     A ClientApp that works with Flower's ``FedAvg`` works unchanged: it receives an ArrayRecord and a ConfigRecord, and
     answers with one ArrayRecord (its new weights) and one MetricRecord with ``num-examples``. A client that answers
     anything else (NaN, other arrays or shapes, an error, nothing) is dropped with a warning and the round goes on; if
-    nobody is left, the model stays as it is. Nodes are drawn from named seeds and replies are aggregated in the order
-    of node ids, whoever answers first. Three things need a ClientApp's help, for which ``fedpace.flower`` has helpers:
-    stages that ask for gradients (``gradient_reply``), searches (``answer_probe``), and paces (``apply_pace``).
+    nobody is left, the model stays as it is, and if that lasts longer than the guard's patience, an error says why.
+    Nodes are drawn from named seeds and replies are aggregated in the order of node ids, whoever answers first. Three
+    things need a ClientApp's help, for which ``fedpace.flower`` has helpers: stages that ask for gradients
+    (``gradient_reply``), searches (``answer_probe``), and paces (``apply_pace``).
 
     Parameters: a ``schedule`` (its windows count from 0: Flower's round 1 is our round 0), or the ``rule``, server
     ``optimizer`` and ``weights`` ("samples" or "uniform") of all rounds. Then all of FedAvg's, and: ``seed``;
@@ -123,7 +124,7 @@ class ServerStrategy(FedAvg):
         optimizer: Optimizer | None = None,
         weights: Weights | None = None,
         seed: int = 0,
-        guard: Guard | None = None,
+        guard: Guard | Mapping[str, Any] | None = None,
         buffers: Callable[[str], bool] = is_buffer,
         pairwise: int = 0,
         sends_pace: bool = False,
@@ -137,12 +138,13 @@ class ServerStrategy(FedAvg):
         if schedule is not None and given:
             raise ConfigError(f"a schedule says it all: expected no {' or '.join(given)} beside it")
         self.schedule = schedule or Schedule(base=Stage(exchanges=(exchange(**given),)))
-        self.seed, self.guard, self.is_buffer, self.pairwise = seed, guard, buffers, pairwise
+        self.seed, self.guard, self.is_buffer, self.pairwise = seed, guard_of(guard), buffers, pairwise
         self.sends_pace, self.wait, self.timeout = sends_pace, wait, timeout
         self.rounds_done = 0  # with those before a restart
         self._before = 0  # of these, those before a restart
         self._model: _Model | None = None
         self._round: _UnderWay | None = None
+        self._reports: list[RoundReport] = []  # of the last rounds
         self._cautions(self.min_train_nodes)  # here only for its errors: how many nodes there will be is not known yet
 
     @property
@@ -185,8 +187,16 @@ class ServerStrategy(FedAvg):
             if now.asked is not None:  # another exchange within the round, of which Flower knows nothing
                 replies = now.grid.send_and_receive(self._train_messages(now), timeout=self.timeout)
         self.rounds_done = now.round.report.round + 1
+        self._check_hope(now.round.report)
         metrics = averaged(used, self.weighted_by_key, self.train_metrics_aggr_fn)
         return self.model.record, MetricRecord({**metrics, **self._figures(now.round.report)})
+
+    def _check_hope(self, report: RoundReport) -> None:
+        """A model that does not change any more is no result; Flower's ``start`` ends with the reason."""
+        self._reports = [*self._reports, report][-self.guard.patience :]
+        reason = self.guard.reason_to_stop(self._reports)
+        if reason is not None:
+            raise ClientError(reason)
 
     def _advance(self, now: _UnderWay) -> None:
         """Go on to the next question that a training message asks; probes are asked and answered on the way."""
@@ -263,7 +273,7 @@ class ServerStrategy(FedAvg):
 
     def _take(self, record: ArrayRecord, clients: int) -> None:
         if self._model is None:
-            (self.guard or Guard()).check_cohort(clients)
+            self.guard.check_cohort(clients)
             self._model = self._new_model(Arrays.of(record, self.is_buffer))
             for caution in self._cautions(clients):
                 log.warning(caution)
@@ -367,7 +377,7 @@ class ServerStrategy(FedAvg):
             found["agreement"] = report.agreement.mean
         if report.similarity is not None:
             found |= {"similarity": report.similarity.mean, "similarity-min": report.similarity.min}
-        if self.model.server.guard.bounded:
+        if self.guard.bounded:
             found |= {"capped": len(report.capped), "shortened": len(report.shortened)}
         if report.bound is not None:
             found["bound"] = report.bound

@@ -134,8 +134,11 @@ class _Heads(ServerSide):
         return {_HEAD: self.memory[name]} if name in self.memory else {}
 
     def learn(self, update: Update) -> None:
-        """Keep it until everyone's is there."""
-        self._received[update.client] = {name: tensor.clone() for name, tensor in update.extras.items()}
+        """Keep it until everyone's is there. Counts and variances are never negative, whatever a client sends."""
+        kept = {name: tensor.clone() for name, tensor in update.extras.items()}
+        for name in (_COUNTS, _VARIANCE):
+            kept[name].clamp_(min=0)
+        self._received[update.client] = kept
 
     def finish(self) -> None:
         """Average the prototypes and combine the heads."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from fedpace.aggregation import length
 from fedpace.core import Tensors, Update
 from fedpace.server.clipping import Adaptive, Clipping
 from fedpace.server.guard import Guard
@@ -53,15 +52,14 @@ class Bounds:
         return _capped(update, min(most, guard.max_examples or most), seen)
 
     def _clipped(self, updates: Iterable[Update], clip: Clipping, kind: str, seen: Bounded) -> Iterator[Update]:
-        measured: Iterable[tuple[Update, float]] = ((update, _length(update)) for update in updates)
-        measured = list(measured) if clip.needs_all else measured
-        ahead = [norm for _, norm in measured] if clip.needs_all else []
-        seen.bound = bound = clip.bound(ahead, self._clip.get(kind))
+        kept = list(updates) if clip.needs_all else []
+        seen.bound = bound = clip.bound([_norm(update) for update in kept], self._clip.get(kind))
         norms = []
-        for update, norm in measured:
-            norms.append(norm)
-            if norm > bound and update.vector is not None:
-                update.vector.mul_(bound / norm)
+        for update in kept or updates:
+            norms.append(_norm(update))
+            if norms[-1] > bound and update.vector is not None:
+                update.vector.mul_(bound / norms[-1])
+                update.norm = bound
                 seen.shortened.append(update.client)
             yield update
         next_one = clip.remembers(bound, norms)
@@ -114,8 +112,10 @@ def _capped(update: Update, most: int, seen: Bounded) -> Update:
     return replace(update, examples=most)
 
 
-def _length(update: Update) -> float:
-    return 0.0 if update.vector is None else length(update.vector)
+def _norm(update: Update) -> float:
+    """The guard has measured it."""
+    assert update.norm is not None
+    return update.norm
 
 
 def _signed(client: int) -> int:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isfinite
 from typing import Annotated, Literal
 
-import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
-from fedpace.core import Buffers, ClientError, ConfigError, ServerSide, Settings, Update, by_name
+from fedpace.aggregation import largest_value, length
+from fedpace.core import Buffers, ClientError, ConfigError, RoundReport, ServerSide, Settings, Update, by_name
 from fedpace.server.clipping import Clipping, clippings
+
+LARGEST = 1e15
+"""Values and numbers of examples that no honest client sends, and of which no sum leaves the range of float32."""
 
 AnyClipping = SerializeAsAny[Annotated[Clipping, by_name(clippings, "fixed")]]
 
@@ -17,8 +22,9 @@ AnyClipping = SerializeAsAny[Annotated[Clipping, by_name(clippings, "fixed")]]
 class Guard(Settings):
     """Checks each update before it is aggregated, and keeps what it may do within bounds.
 
-    ``nonfinite`` says what happens to a client whose vector or buffers hold NaN or infinity: it is dropped and named in
-    the log, the run stops, or the coordinates become zero.
+    ``nonfinite`` says what happens to a client whose vector or buffers hold NaN, infinity or values beyond ±10¹⁵, of
+    which sums could overflow: it is dropped and named in the log, the run stops, or the coordinates become zero.
+    ``patience``: a run in which the model has not changed for so many rounds in a row stops with the reason.
 
     Bounds are off unless they are set. Who is beyond one takes part all the same, as far as the bound lets it, and is
     named in the round's record. ``clip``: how long an update may be (one of the ``clippings``). Examples that a client
@@ -27,6 +33,7 @@ class Guard(Settings):
     """
 
     nonfinite: Literal["drop_client", "raise", "zero_coord"] = "drop_client"
+    patience: int = Field(10, ge=1)
     clip: AnyClipping | None = None
     max_share: float | None = Field(None, gt=0, le=1)
     max_examples: int | None = Field(None, ge=1)
@@ -53,32 +60,50 @@ class Guard(Settings):
     def reason_to_drop(
         self, update: Update, size: int, buffers: Buffers | None = None, server_side: ServerSide | None = None
     ) -> str | None:
-        """Why this update cannot be used, or ``None``; with ``zero_coord`` its vector is mended in place."""
+        """Why this update cannot be used, or ``None``. It is measured, and with ``zero_coord`` mended, in place."""
         if update.failure:
             return update.failure
-        if update.vector is None or update.examples <= 0:
+        if update.vector is None or not update.examples > 0:
             return "empty"
+        if update.examples > LARGEST:
+            return f"claims more than {LARGEST:g} examples"
         if update.vector.shape != (size,):
             return f"wrong shape: expected {size} coordinates, found {tuple(update.vector.shape)}"
         if update.buffers is not None and buffers is not None and not update.buffers.fits(buffers):
             return "wrong shape: its buffers do not fit the model's"
         if server_side is not None and not server_side.fits(update.extras):
             return "wrong shape: what it sent along does not fit what the server expects"
-        finite = all(map(_is_finite, (update.vector, *update.extras.values())))
-        if update.buffers is not None and not _is_finite(update.buffers.floats):
-            finite = False
-            update.buffers = None if self.nonfinite == "zero_coord" else update.buffers
-        if finite:
-            return None
+        update.norm = length(update.vector)
+        # No value is longer than the vector, so few vectors need a closer look.
+        sent = [*([] if update.norm <= LARGEST else [update.vector]), *update.extras.values()]
+        statistics = [] if update.buffers is None else [update.buffers.floats]
+        found = next(filter(None, map(_unusable, (*sent, *statistics))), None)
+        if found is None or self.nonfinite == "drop_client":
+            return found
         if self.nonfinite == "raise":
-            raise ClientError(f"client {update.client} sent values that are not finite (nonfinite = 'raise')")
-        if self.nonfinite == "drop_client":
-            return "not finite"
-        for tensor in (update.vector, *update.extras.values()):
-            torch.nan_to_num_(tensor, nan=0.0, posinf=0.0, neginf=0.0)
+            raise ClientError(f"client {update.client} sent values that are {found} (nonfinite = 'raise')")
+        for tensor in sent:
+            tensor.masked_fill_(~(tensor.abs() <= LARGEST), 0)  # of NaN nothing is true
+        update.norm = length(update.vector)
+        if any(map(_unusable, statistics)):
+            update.buffers = None
+        return None
+
+    def reason_to_stop(self, reports: Sequence[RoundReport], rounds: int | None = None) -> str | None:
+        """Why a run with these rounds, of ``rounds`` in all, is not to go on; ``None`` if it is."""
+        last = reports[-self.patience :]
+        long_enough = len(last) == self.patience
+        unused = [report.dropped[0].reason for report in last if report.dropped and not report.used]
+        if unused and len(unused) == len(last) and (long_enough or len(last) == rounds):
+            return f"no update could be used in {len(last)} rounds; the first one: {unused[0]}"
+        if long_enough and all(report.still for report in last):
+            return f"the model has not changed in {len(last)} rounds: {last[-1].still}"
         return None
 
 
-def _is_finite(vector: Tensor) -> bool:
-    """Whether every value is finite; extremes carry NaN along, and no vector of flags is needed."""
-    return not vector.numel() or all(bool(extreme.isfinite()) for extreme in vector.aminmax())
+def _unusable(tensor: Tensor) -> str | None:
+    """What is wrong with values that came from outside."""
+    largest = largest_value(tensor)
+    if not isfinite(largest):
+        return "not finite"
+    return f"larger than {LARGEST:g}" if largest > LARGEST else None

@@ -106,6 +106,7 @@ class Round:
         self._stage = server.schedule.stage(number)
         self._frozen = server.frozen
         self._up = self._down = 0  # numbers
+        self._noted = False  # whether an exchange is over
         self.failure: str | None = None  # why a client failed, if none did any work
         self.report = RoundReport(
             round=number,
@@ -183,8 +184,11 @@ class Round:
         if not seen.answered and seen.dropped:
             self.failure = seen.dropped[0].reason
         known = self.report
+        searched = known.search is not None and known.search.accepted
+        moved, self._noted = searched or (self._noted and known.still is None), True
         self.report = replace(
             known,
+            still=None if moved else seen.still,
             used=seen.used,
             dropped=[*known.dropped, *seen.dropped],
             similarity=seen.similarity,

@@ -32,6 +32,7 @@ from fedpace.server.buffers import BufferPolicy, BufferStream
 from fedpace.server.clipping import Adaptive
 from fedpace.server.guard import Guard
 from fedpace.server.monitor import Monitor
+from fedpace.server.optimizers import NOT_FINITE, UNCHANGED
 from fedpace.server.parts import Parts
 from fedpace.server.privacy import Private, check_private, weight_within_one
 from fedpace.server.pruning import Pruner
@@ -51,7 +52,7 @@ class ExchangeReport:
 
     ``answered`` clients sent something, ``used`` of them something that could be used; ``extras`` numbers came along
     with the updates; where these were summed in secret, ``clipped`` of their values lay outside the range of the sums.
-    ``bounded`` is what the guard's bounds did.
+    ``bounded`` is what the guard's bounds did. ``still`` says why the model stayed as it was, if it did.
     """
 
     answered: int = 0
@@ -64,6 +65,7 @@ class ExchangeReport:
     train_loss: float | None = None
     clipped: int | None = None
     bounded: Bounded = field(default_factory=Bounded)
+    still: str | None = None
 
 
 class Server:
@@ -168,6 +170,7 @@ class Server:
         report.used = len(losses)
         if not losses:
             log.warning("no client's update could be used: the model stays as it is")
+            report.still = "no update could be used"
             return report
         if server_side is not None:
             server_side.finish()
@@ -214,6 +217,7 @@ class Server:
         sums = collected.sums
         if sums is None:
             log.warning("%s: the model stays as it is", collected.ended)
+            report.still = collected.ended
             return report
         for update in collected.clients:
             if update.failure is None:
@@ -327,26 +331,37 @@ class Server:
     ) -> None:
         """Step, now that everything has been added, and say what was seen."""
         aggregate, mask = stream.split() if exchange.mask_at == "post" else (stream.finish(), None)
-        self._step(exchange, aggregate, mask, monitor, touched)
-        buffers.finish(self.buffers)
+        report.still = self._step(exchange, aggregate, mask, monitor, touched)
+        if report.still == NOT_FINITE:
+            log.warning("%s: the model stays as it is", NOT_FINITE)
+        else:
+            buffers.finish(self.buffers)
         report.similarity, report.agreement = monitor.similarity(), monitor.agreement()
         report.diagnostics = stream.diagnostics
 
     def _step(
         self, exchange: Exchange, update: Tensor, mask: Tensor | None, monitor: Monitor, touched: Tensor | None
-    ) -> None:
+    ) -> str | None:
+        """Move θ, as far as what is frozen and pruned lets it; why it stays where it is, if it does."""
         restrained = self.pruner is not None or self._frozen is not None
         before = self.vector.clone() if restrained else self.vector
-        exchange.optimizer.step(self.vector, update, self._optimizer, mask)
+        still = exchange.optimizer.step(self.vector, update, self._optimizer, mask)
+        if still == NOT_FINITE or not restrained:
+            return still
         if self._frozen is not None:  # momentum would go on, and a client may ignore its pace
             torch.where(self._frozen, before, self.vector, out=self.vector)
-        if self.pruner is None:
-            return
+        if self.pruner is not None:
+            self._prune(self.pruner, exchange, before, monitor, touched)
+        return UNCHANGED if torch.equal(before, self.vector) else None
+
+    def _prune(
+        self, pruner: Pruner, exchange: Exchange, before: Tensor, monitor: Monitor, touched: Tensor | None
+    ) -> None:
         if touched is not None:
-            self.pruner.count(monitor.signs, touched)
+            pruner.count(monitor.signs, touched)
         if exchange.prunes:
-            self.pruner.prune()
-        self.pruner.apply(before, self.vector, monitor.signs if exchange.prunes else None)
+            pruner.prune()
+        pruner.apply(before, self.vector, monitor.signs if exchange.prunes else None)
 
     def _respect_mask(self, before: Tensor) -> None:
         if self._frozen is not None and self.vector is not before:

@@ -38,6 +38,13 @@ def test_the_quantile_is_that_of_the_same_round():
     assert (report.bounded.shortened, report.bounded.bound) == ([3, 4], 3.0)
 
 
+@given(st.floats(0.05, 0.95), st.lists(st.floats(0.1, 10), min_size=1, max_size=12), st.integers(0, 12))
+def test_liars_cannot_raise_a_quantile_above_the_longest_honest_update(quantile, honest, liars):
+    clients = len(honest) + liars
+    bound = Quantile(quantile=quantile).bound([*honest, *[1e15] * liars], None)
+    assert bound <= max(honest) * (1 + 1e-9) or liars > (1 - quantile) * (clients - 1) - 1e-9
+
+
 def test_who_sent_zero_has_no_say_in_the_quantile():
     assert lengths(Quantile(), [0.0, 0, 0, 2])[0] == [0, 0, 0, 2]
     assert lengths(Quantile(), [0.0, 0])[0] == [0, 0]

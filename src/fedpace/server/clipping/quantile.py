@@ -15,8 +15,8 @@ from fedpace.server.clipping._clipping import Clipping, clippings
 class Quantile(Clipping):
     """No update is longer than a ``quantile`` of the round's norms: at 0.5, their median.
 
-    Clients that sent zero have no say. Less than that share of liars cannot move the bound beyond what honest clients
-    send. Cost: all updates of the round are kept.
+    Clients that sent zero have no say. Of N others, (1 − ``quantile``)(N − 1) liars cannot raise the bound above the
+    longest honest update. Cost: all updates of the round are kept.
 
     >>> Quantile(quantile=0.5).bound([1.0, 2.0, 900.0, 0.0], None)
     2.0
