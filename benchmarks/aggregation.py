@@ -1,4 +1,4 @@
-"""What rules cost: sign rules beside the mean, pairwise rules beside their two passes and beside TorchJD's.
+"""What rules cost: sign rules beside the mean, pairwise ones beside TorchJD's, robust ones beside ByzFL's.
 
 Everything is measured in one run on one thread, interleaved, as ratios: absolute times on a shared machine mean little.
 """
@@ -16,13 +16,32 @@ from rich.console import Console
 from rich.table import Table
 from torchjd.aggregation import CAGrad, PCGrad
 
-from fedpace.aggregation import AndMask, ConflictFree, Dampened, Masked, Mean, Rule, gram
+from fedpace.aggregation import (
+    AndMask,
+    Bucketing,
+    CentredClipping,
+    ConflictFree,
+    Dampened,
+    GeometricMedian,
+    Krum,
+    Masked,
+    Mean,
+    Median,
+    MultiKrum,
+    NearestNeighbours,
+    NormClipping,
+    Rule,
+    TrimmedMean,
+    gram,
+)
 from fedpace.aggregation._simplex import pgd
-from fedpace.core import Buffers, Layout, Update
+from fedpace.core import Buffers, Layout, Update, one_line
 from fedpace.server import Clipping, Exchange, Fixed, Guard, Schedule, Server
+from peers import byzfl
 
 SIZES, CLIENTS, REPEATS = (1_000_000, 11_000_000), (10, 50), 7
 SIGN_RULES = (Dampened(), Masked(), AndMask())
+ROBUST = ((1_000_000, 10), (1_000_000, 50), (11_000_000, 10))  # beyond that ByzFL needs more memory than most have
 WIDEST = 10  # rows that exist at once; more clients send them again
 NO_BUFFERS = Buffers(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
 
@@ -35,10 +54,10 @@ def stream(rule: Rule, rows: torch.Tensor, clients: int) -> torch.Tensor:
     return accumulator.finish()
 
 
-def ratios(actions: dict[str, Callable[[], object]], to: str) -> dict[str, float]:
+def ratios(actions: dict[str, Callable[[], object]], to: str, repeats: int = REPEATS) -> dict[str, float]:
     """Median over the repeats of each action's time relative to another's in the same repeat."""
     times: dict[str, list[float]] = {name: [] for name in actions}
-    for repeat in range(REPEATS + 1):
+    for repeat in range(repeats + 1):
         for name, action in actions.items():
             start = perf_counter()
             action()
@@ -110,12 +129,51 @@ def guard() -> Table:
     return table
 
 
+def robust_rules() -> Table:
+    """Robust rules on a matrix against ByzFL's with its defaults (three steps of Weiszfeld, ours goes to the end)."""
+    table = Table("coordinates", "clients", "rule", "ByzFL takes", title="Time of robust rules (wanted: ≥ 0.67 ×)")
+    found = byzfl()
+    if found is None:
+        table.add_row("", "", "", "not installed: pip install --no-deps byzfl")
+        return table
+    theirs, before = found
+    for size, clients in ROBUST:
+        rows, f = torch.randn(clients, size, generator=torch.Generator().manual_seed(0)), clients // 5
+        pairs: dict[str, tuple[Rule, Callable[[torch.Tensor], object]]] = {
+            "median": (Median(), theirs.Median()),
+            "trimmed_mean": (TrimmedMean(share=0.2), theirs.TrMean(f)),
+            "geometric_median": (GeometricMedian(), theirs.GeometricMedian()),
+            "krum": (Krum(attackers=f - 1), theirs.Krum(f)),
+            "multi_krum": (MultiKrum(attackers=f - 1), theirs.MultiKrum(f)),
+            "centred_clipping": (CentredClipping(iterations=1), theirs.CenteredClipping()),
+            "bucketing": (Bucketing(rule="median"), lambda u: theirs.Median()(before.Bucketing(2)(u))),
+            "nearest_neighbours": (
+                NearestNeighbours(attackers=f, rule=TrimmedMean(share=0.2)),
+                lambda u, f=f: theirs.TrMean(f)(before.NNM(f)(u)),
+            ),
+            "norm_clipping": (NormClipping(), lambda u: theirs.Average()(before.Clipping()(u.clone()))),
+        }
+        for name, (ours, other) in pairs.items():
+            table.add_row(f"{size:,}", str(clients), name, _taken(ours, other, rows))
+    return table
+
+
+def _taken(ours: Rule, other: Callable[[torch.Tensor], object], rows: torch.Tensor) -> str:
+    """How many times as long the other one takes, or why it cannot."""
+    try:
+        found = ratios({"ours": lambda: ours(rows), "other": lambda: other(rows)}, to="ours", repeats=3)
+    except RuntimeError as error:  # a limit of torch that they run into, or no memory is left
+        return f"fails: {one_line(error)[:60]}"
+    return f"{found['other']:.1f} ×"
+
+
 def main() -> None:
     """Measure and print."""
     torch.set_num_threads(1)
     Console().print(sign_rules())
     Console().print(pairwise_rules())
     Console().print(guard())
+    Console().print(robust_rules())
 
 
 if __name__ == "__main__":

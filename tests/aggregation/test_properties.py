@@ -62,6 +62,7 @@ RULES = [
     Bucketing(rule="median"),
     NearestNeighbours(attackers=1, rule="trimmed_mean"),
     NearestNeighbours(rule="krum"),
+    NearestNeighbours(attackers=1, rule="root_trust"),
     NormClipping(norm=0.5),
     NormClipping(rule="masked"),
     NormClipping(rule=Bucketing(rule=NearestNeighbours(rule="geometric_median"))),
@@ -105,6 +106,11 @@ EXCEPTIONS = {
     **{
         (rule, duplicates): "as many attackers are expected among twice as many clients, or one more"
         for rule in those(TrimmedMean, Krum, NearestNeighbours)
+    },
+    **{
+        (rule, client_permutation): "the client that is trusted has a number"
+        for rule in RULES
+        if rule.trusted is not None
     },
     **{
         (rule, law): "the limit of lengths is absolute"

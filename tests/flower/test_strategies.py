@@ -8,16 +8,26 @@ import torch
 pytest.importorskip("flwr")
 
 from fedpace.aggregation import ConflictFree as ConflictFreeRule
-from fedpace.aggregation import Dampened, Masked, Mean
+from fedpace.aggregation import Dampened, Krum, Masked, Mean, Median, NearestNeighbours, TrimmedMean
 from fedpace.aggregation import Harmonised as HarmonisedRule
 from fedpace.core import ConfigError
-from fedpace.flower import ConflictFree, FedGGA, FedPACE, GradientMasked, Harmonised, Paced, SignDampened
+from fedpace.flower import (
+    ConflictFree,
+    FedGGA,
+    FedPACE,
+    GradientMasked,
+    Harmonised,
+    Paced,
+    ServerStrategy,
+    SignDampened,
+)
 from fedpace.server import Annealing, Pruning, Schedule, ServerAdam, Stage
 
 from .plain import EXAMPLES, Watched, app, arrays, grid, one_round, updates, vector
 
 SAMPLES, UNIFORM = torch.tensor(EXAMPLES), torch.ones(4)
 ALL = [ConflictFree, FedGGA, FedPACE, GradientMasked, Harmonised, Paced, SignDampened]
+TRIMMED_NEIGHBOURS = NearestNeighbours(attackers=1, rule=TrimmedMean(share=0.3))
 
 RULES = [
     (GradientMasked(), Masked(tau=0.4), SAMPLES),
@@ -32,6 +42,15 @@ RULES = [
     (FedPACE(), Mean(), SAMPLES),
     (Paced(), Mean(), SAMPLES),
     (FedGGA(), Mean(), SAMPLES),
+    (ServerStrategy(rule="median"), Median(), SAMPLES),
+    (ServerStrategy(rule={"name": "krum", "attackers": 0}), Krum(attackers=0), SAMPLES),
+    (
+        ServerStrategy(
+            rule={"name": "nearest_neighbours", "attackers": 1, "rule": {"name": "trimmed_mean", "share": 0.3}}
+        ),
+        NearestNeighbours(attackers=1, rule=TrimmedMean(share=0.3)),
+        SAMPLES,
+    ),
 ]
 
 
@@ -40,6 +59,13 @@ def test_a_round_is_the_rule_applied_to_the_updates(strategy, rule, weights):
     found, metrics = one_round(strategy, grid())
     torch.testing.assert_close(vector(found), vector(arrays()) + rule(updates(), weights), atol=1e-6, rtol=1e-6)
     assert metrics["clients"] == 4
+
+
+def test_more_attackers_than_a_rule_bears_are_refused():
+    with pytest.raises(
+        ConfigError, match="rule 'krum', attackers = 1: expected at least 5 clients in a round, found 4"
+    ):
+        one_round(ServerStrategy(rule={"name": "krum", "attackers": 1}), grid())
 
 
 @pytest.mark.parametrize("strategy", ALL)

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpace.aggregation import AndMask, ConflictFree, Dampened, Krum, Masked
+from fedpace.aggregation import (
+    AndMask,
+    ConflictFree,
+    Dampened,
+    Krum,
+    Masked,
+    NearestNeighbours,
+    NormClipping,
+    TrimmedMean,
+)
 from fedpace.core import ConfigError
 from fedpace.server import Annealing, Exchange, Pruning, Schedule, Stage
 from tests.stages import stage_with
@@ -200,3 +209,25 @@ def test_a_rule_that_cannot_work_in_such_a_round_is_refused():
     assert schedule.validate_for(5, clients=7) == []
     with pytest.raises(ConfigError, match=r"^stage 'krum': rule 'krum', attackers = 2: expected at least 7 clients"):
         schedule.validate_for(5, clients=6)
+
+
+@pytest.mark.parametrize(
+    ("rule", "clients", "warning"),
+    [
+        (TrimmedMean(share=0.2), 4, "rule 'trimmed_mean' bears no attackers among 4 clients"),
+        (TrimmedMean(share=0.2), 5, None),
+        (TrimmedMean(share=0), 4, None),
+        (Krum(), 4, "rule 'krum' bears no attackers among 4 clients"),
+        (Krum(attackers=0), 4, None),
+        (
+            NearestNeighbours(),
+            9,
+            "'nearest_neighbours' before 'mean' bears no attackers: expected a robust rule behind it",
+        ),
+        (NearestNeighbours(rule="median"), 9, None),
+        (NormClipping(), 9, None),
+    ],
+)
+def test_a_robust_rule_that_bears_nobody_is_warned_of(rule, clients, warning):
+    schedule = Schedule(base=Stage(name="robust", exchanges=(Exchange(rule=rule),)))
+    assert schedule.validate_for(5, clients) == ([] if warning is None else [f"stage 'robust': {warning}"])

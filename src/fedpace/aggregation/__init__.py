@@ -33,6 +33,7 @@ from fedpace.aggregation.multi_krum import MultiKrum
 from fedpace.aggregation.nearest_neighbours import NearestNeighbours
 from fedpace.aggregation.norm_clipping import NormClipping
 from fedpace.aggregation.projected import Projected
+from fedpace.aggregation.root_trust import RootTrust
 from fedpace.aggregation.shrunk import Shrunk
 from fedpace.aggregation.trimmed_mean import TrimmedMean
 
@@ -65,6 +66,7 @@ __all__ = [
     "NormClipping",
     "Ordered",
     "Projected",
+    "RootTrust",
     "Rows",
     "Rule",
     "ScaledStream",

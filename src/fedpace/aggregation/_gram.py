@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -91,6 +91,20 @@ class Rows:
     def matrix(self) -> Tensor:
         """U, a row per client."""
         return self._space[: self.clients]
+
+    @property
+    def none(self) -> Tensor:
+        """A matrix without rows, as long and of the type and on the device of these."""
+        return self._space[:0]
+
+    def each(self) -> Iterator[Tensor]:
+        """One row after the other; it may be overwritten when the next one is asked for."""
+        return iter(self.matrix)
+
+    def pieces(self) -> Iterator[tuple[slice, Tensor]]:
+        """All rows, a block of columns at a time, in memory that is the caller's."""
+        for block in blocks(self.none.shape[1], self.clients):
+            yield block, self.matrix[:, block].clone(memory_format=torch.contiguous_format)
 
     @property
     def gram(self) -> Tensor:

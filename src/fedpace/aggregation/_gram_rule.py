@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedpace.aggregation._gram import WHOLE, Rows
 from fedpace.aggregation._range import check_range, largest_value
-from fedpace.aggregation._rule import Diagnostics, Rule, Stream, check_weights
+from fedpace.aggregation._rule import Diagnostics, Rule, Stream, check_weights, shares
 from fedpace.core import ConfigError
 
 
@@ -37,13 +37,13 @@ class GramRule(Rule):
         checked = check_weights(updates, weights)
         if updates.dtype == torch.float64:
             check_range(largest_value(updates))
-        stream = self.taken(updates, checked)
+        stream = self.taken(Rows.of(updates), checked)
         stream.tensors = tensors
         return stream.finish()
 
-    def taken(self, updates: Tensor, weights: Sequence[float]) -> GramStream:
-        """A stream of rows that need not be copied."""
-        return GramStream(self, Rows.of(updates), list(weights))
+    def taken(self, rows: Rows, weights: list[float]) -> GramStream:
+        """A stream of these rows."""
+        return GramStream(self, rows, weights)
 
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> GramStream:
         """Begin a stream."""
@@ -69,14 +69,17 @@ class GramStream(Stream):
     def finish(self) -> Tensor:
         """Gram matrix, coefficients, combination."""
         if not self._weights:
-            return self.rows.matrix.sum(dim=0)  # of no rows: zero
-        weights = torch.tensor(self._weights, dtype=torch.float64)
-        weights = weights / weights.sum() if weights.sum() > 0 else torch.full_like(weights, 1 / len(weights))
-        parts, size = self._rule.parts(self.tensors), self.rows.matrix.shape[1]
+            return self.rows.none.sum(dim=0)  # of no rows: zero
+        weights = shares(self._weights)
+        parts, size = self._rule.parts(self.tensors), self.rows.none.shape[1]
         covered = sum(len(range(*part.indices(size))) for part in parts)
         if covered != size:
             raise ConfigError(f"tensors: expected slices that cover {size} coordinates, found {covered}")
-        found = [self._rule.coefficients(matrix, weights) for matrix in self.rows.grams(parts, self._rule.precision)]
+        found = [self.coefficients(matrix, weights) for matrix in self.rows.grams(parts, self._rule.precision)]
         reports = [{"coefficients": q.tolist(), **report} for q, report in found]
         self.diagnostics = reports[0] if len(reports) == 1 else {"tensors": reports}
         return self.rows.combine([q for q, _ in found], parts)
+
+    def coefficients(self, gram_matrix: Tensor, weights: Tensor) -> tuple[Tensor, Diagnostics]:
+        """The rule's."""
+        return self._rule.coefficients(gram_matrix, weights)

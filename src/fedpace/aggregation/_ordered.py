@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from fedpace.aggregation._gram import Rows
 from fedpace.aggregation._rule import Rule, Stream
-from fedpace.aggregation._signs import blocks
 from fedpace.core import devices
 
 
@@ -24,9 +22,9 @@ class Ordered(Rule):
     def ranked(self, clients: int) -> range:
         """Which values are averaged; 0 is the smallest."""
 
-    def taken(self, updates: Tensor, weights: Sequence[float]) -> Stream:
-        """A stream of rows that need not be copied."""
-        return _OrderedStream(self, Rows.of(updates))
+    def taken(self, rows: Rows, weights: list[float]) -> Stream:
+        """A stream of these rows."""
+        return _OrderedStream(self, rows)
 
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:
         """Begin a stream."""
@@ -45,17 +43,20 @@ class _OrderedStream(Stream):
         self.rows.add(update)
 
     def finish(self) -> Tensor:
-        rows = self.rows.matrix
-        if not len(rows):
-            return rows.sum(dim=0)  # of no rows: zero
-        ranks = self._rule.ranked(len(rows))
-        result = rows.new_empty(rows.shape[1])
-        if devices.on_cpu(rows):
-            from fedpace.aggregation._sorting import mean_of_ranks, network
-
-            mean_of_ranks(rows.numpy(), network(len(rows)), ranks.start, ranks.stop, result.numpy())
-            return result
-        for block in blocks(len(result), len(rows)):
-            ordered = rows[:, block].sort(dim=0).values
-            result[block] = ordered[ranks.start : ranks.stop].double().mean(dim=0)
+        result = self.rows.none.sum(dim=0)
+        if self.rows.clients:
+            ranks = self._rule.ranked(self.rows.clients)
+            for block, piece in self.rows.pieces():
+                sort(piece)
+                result[block] = piece[ranks.start : ranks.stop].double().mean(dim=0)
         return result
+
+
+def sort(columns: Tensor) -> None:
+    """Sort each column, in place."""
+    if devices.on_cpu(columns):
+        from fedpace.aggregation._sorting import network, sort_columns
+
+        sort_columns(columns.numpy(), network(len(columns)))
+    else:
+        columns.copy_(columns.sort(dim=0).values)

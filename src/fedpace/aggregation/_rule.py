@@ -18,6 +18,7 @@ from fedpace.aggregation._signs import SignSum
 from fedpace.core import ConfigError, Named, Registry, by_name, devices
 
 Diagnostics = dict[str, Any]
+MANY = 1000  # clients, among whom a robust rule bears some attackers
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,15 @@ class Stream(ABC):
     A stream ends once, by ``finish`` or by ``split``; either fills ``diagnostics``. ``signs`` is the sign sum and
     ``rows`` are the kept updates where the rule needs them anyway, so that nobody counts signs or keeps rows twice.
     ``tensors`` tells a rule that treats tensors one by one where they lie, ``seed`` is that of the round, for a rule
-    that draws; whoever knows them sets them before the end.
+    that draws, and ``clients`` says whose the updates were, in their order, to a rule that trusts one; whoever knows
+    them sets them before the end. Without it, clients are numbered as they come.
     """
 
     signs: SignSum | None = None
     rows: Rows | None = None
     tensors: Sequence[slice] = ()
     seed: int = 0
+    clients: Sequence[int] | None = None
 
     def __init__(self) -> None:
         self.diagnostics: Diagnostics = {}
@@ -92,15 +95,16 @@ class Rule(Named, ABC):
         checked = check_weights(updates, weights)
         if leaves_range(updates, checked):
             smaller = -frexp(max(checked))[1]  # a power of two: nothing is rounded
-            widened = self.taken(updates.double(), [ldexp(each, smaller) for each in checked])
+            widened = self.taken(Rows.of(updates.double()), [ldexp(each, smaller) for each in checked])
             return narrowed(widened.finish(), updates.dtype)
-        return self.taken(updates, checked).finish()
+        return self.taken(Rows.of(updates), checked).finish()
 
-    def taken(self, updates: Tensor, weights: Sequence[float]) -> Stream:
-        """A stream that has taken the rows of ``updates`` already."""
-        with devices.placed(updates.device):
-            stream = self.start(updates.shape[1], updates.shape[0], updates.dtype)
-        for update, weight in zip(updates, weights, strict=True):
+    def taken(self, rows: Rows, weights: list[float]) -> Stream:
+        """A stream that has taken these rows already."""
+        none = rows.none
+        with devices.placed(none.device):
+            stream = self.start(none.shape[1], rows.clients, none.dtype)
+        for update, weight in zip(rows.each(), weights, strict=True):
             stream.add(update, weight)
         return stream
 
@@ -111,12 +115,22 @@ class Rule(Named, ABC):
         """
         return 0
 
+    @property
+    def robust(self) -> bool:
+        """Whether there are rounds in which it bears attackers."""
+        return self.bears(MANY) > 0
+
     def check(self, clients: int) -> None:
         """Refuse settings that cannot work among so many clients."""
 
     @property
     def caution(self) -> str | None:
         """Why these parameters, though legal, may not do what was meant."""
+        return None
+
+    @property
+    def trusted(self) -> int | None:
+        """The number of the one client without whom there is no step, if there is one."""
         return None
 
     @property
@@ -148,6 +162,12 @@ def check_weights(updates: Tensor, weights: Tensor | None) -> list[float]:
         expected = f"{updates.shape[0]} finite values that are not negative and have a finite sum"
         raise ConfigError(f"weights: expected {expected}, found {values.tolist()}")
     return [float(value) for value in values]
+
+
+def shares(weights: Sequence[float]) -> Tensor:
+    """Weights that sum to 1; clients count alike where all of them are zero."""
+    found = torch.tensor(weights, dtype=torch.float64, device=devices.HOST)
+    return found / found.sum() if found.sum() > 0 else torch.full_like(found, 1 / len(found))
 
 
 def minority(clients: int) -> int:

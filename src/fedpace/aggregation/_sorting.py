@@ -31,23 +31,13 @@ def network(clients: int) -> NDArray[np.int64]:
 
 
 @njit(cache=True, nogil=True)
-def mean_of_ranks(rows: NDArray[Any], pairs: NDArray[np.int64], first: int, last: int, result: NDArray[Any]) -> None:
-    """The mean, in float64, of the values that come ``first`` to before ``last`` in each column."""
-    count, size = rows.shape
-    held, totals = np.empty((count, RUN), rows.dtype), np.empty(RUN)
-    for start in range(0, size, RUN):
-        width = min(RUN, size - start)
-        for i in range(count):
-            held[i, :width] = rows[i, start : start + width]
+def sort_columns(rows: NDArray[Any], pairs: NDArray[np.int64]) -> None:
+    """Sort each column in place, by the comparisons of a network."""
+    for start in range(0, rows.shape[1], RUN):
+        run = slice(start, min(start + RUN, rows.shape[1]))
         for pair in range(len(pairs)):
-            low, high = held[pairs[pair, 0]], held[pairs[pair, 1]]
-            for k in range(width):
+            low, high = rows[pairs[pair, 0], run], rows[pairs[pair, 1], run]
+            for k in range(len(low)):
                 a, b = low[k], high[k]
                 low[k] = a if a < b else b
                 high[k] = b if a < b else a
-        totals[:] = 0
-        for i in range(first, last):
-            for k in range(width):
-                totals[k] += held[i, k]
-        for k in range(width):
-            result[start + k] = totals[k] / (last - first)

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedpace.aggregation._gram import Rows
 from fedpace.aggregation._mixing import Mixing
 from fedpace.aggregation._rule import rules
-from fedpace.core import ConfigError
+from fedpace.core import ConfigError, devices
 
 
 @rules.register("bucketing")
@@ -21,7 +21,7 @@ class Bucketing(Mixing):
     Clients are put into groups of ``size``, in an order that is drawn from the seed of the round; the last group may be
     smaller. A client counts as one in its group, and a group as many as it has clients, whatever their samples. One
     attacker spoils a group: the rule must bear as many of the N / ``size`` groups as there are attackers.
-    Memory: N vectors, N / ``size`` more, and what the rule needs. Time: O(Nd), and the rule's.
+    Memory: N vectors, and what the rule needs. Time: O(Nd), and the rule's.
 
     >>> Bucketing(size=3)(torch.tensor([[1.0], [2.0], [6.0]]))
     tensor([3.])
@@ -38,20 +38,24 @@ class Bucketing(Mixing):
         return self.rule.bears(self.groups(clients))
 
     def check(self, clients: int) -> None:
-        """Refuse groups larger than the round, and what the rule refuses."""
+        """Refuse groups larger than the round, a rule that looks for one client, and what the rule refuses."""
+        if self.trusted is not None:
+            raise ConfigError("rule 'bucketing': expected a rule that trusts no single client, for it sees groups")
         if self.size > clients:
             raise ConfigError(
                 f"rule 'bucketing', size = {self.size}: expected at most the clients of a round, found {clients}"
             )
         self.rule.check(self.groups(clients))
 
-    def mixed(self, rows: Rows, weights: Sequence[float], seed: int) -> tuple[Tensor, Sequence[float]]:
-        """The means of groups."""
+    def seen(self, clients: Sequence[int] | None) -> Sequence[int] | None:
+        """Groups have no numbers."""
+        return ()
+
+    def mixes(self, rows: Rows, weights: list[float], seed: int) -> tuple[Tensor, list[float]]:
+        """The shares of clients in groups."""
         generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(rows.clients, generator=generator, device="cpu").tolist()
-        groups = [order[first : first + self.size] for first in range(0, len(order), self.size)]
-        means = rows.matrix.new_zeros(len(groups), rows.matrix.shape[1])
-        for mean, group in zip(means, groups, strict=True):
-            for client in group:
-                mean.add_(rows.matrix[client], alpha=1 / len(group))
-        return means, [float(len(group)) for group in groups]
+        order = torch.randperm(rows.clients, generator=generator, device=devices.HOST)
+        members = torch.zeros(self.groups(rows.clients), rows.clients, dtype=torch.float64, device=devices.HOST)
+        members[torch.arange(rows.clients, device=devices.HOST) // self.size, order] = 1
+        sizes = members.sum(dim=1)
+        return members / sizes[:, None], sizes.tolist()

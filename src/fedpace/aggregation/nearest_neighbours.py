@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -22,7 +20,7 @@ class NearestNeighbours(Mixing):
     Among N clients with f ``attackers`` each update is replaced by the mean of the N − f updates that are nearest to
     it, its own among them; those that are equally near share the last places. Honest updates become alike, which is
     what rules need that take what differs for an attack. Without a number, f is just below half. Samples do not count.
-    Memory: 2N vectors, and what the rule needs. Time: N²d, and the rule's.
+    Memory: N vectors, and what the rule needs. Time: N²d, and the rule's.
 
     >>> NearestNeighbours(attackers=1, rule="median")(torch.tensor([[1.0], [2.0], [3.0], [900.0]]))
     tensor([2.])
@@ -43,12 +41,12 @@ class NearestNeighbours(Mixing):
             )
         self.rule.check(clients)
 
-    def mixed(self, rows: Rows, weights: Sequence[float], seed: int) -> tuple[Tensor, Sequence[float]]:
-        """A mean for each client."""
+    def mixes(self, rows: Rows, weights: list[float], seed: int) -> tuple[Tensor, list[float]]:
+        """The shares of clients in each other's means."""
         gram_matrix = rows.grams(WHOLE, torch.float64)[0]
         near = rows.clients - self._attackers(rows.clients)
-        shares = smallest(squared_distances(gram_matrix), near, noise(gram_matrix)) / near
-        return shares.to(rows.matrix) @ rows.matrix, [1.0] * rows.clients
+        found = smallest(squared_distances(gram_matrix), near, noise(gram_matrix)) / near
+        return found, [1.0] * rows.clients
 
     def _attackers(self, clients: int) -> int:
         most = minority(clients)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -20,7 +18,7 @@ class NormClipping(Mixing):
     uᵢ · min(1, b / ‖uᵢ‖) with the bound b = ``norm``, or, without one, the median of the clients' norms. It limits what
     an attacker can do with length, not with direction. Each update keeps its weight in the rule: with ``mean``, which
     believes what clients declare, that weighs more than length, so count clients alike where some may lie.
-    Memory: 2N vectors, and what the rule needs. Time: O(Nd), and the rule's.
+    Memory: N vectors, and what the rule needs. Time: O(Nd), and the rule's.
 
     >>> NormClipping()(torch.tensor([[3.0, 0.0], [0.0, 3.0], [900.0, 0.0]]))
     tensor([2., 1.])
@@ -32,9 +30,8 @@ class NormClipping(Mixing):
         """As many as the rule does; with one that bears none, less than half, who pull no further than others."""
         return self.rule.bears(clients) or minority(clients)
 
-    def mixed(self, rows: Rows, weights: Sequence[float], seed: int) -> tuple[Tensor, Sequence[float]]:
-        """The clipped updates."""
-        norms = torch.linalg.vector_norm(rows.matrix, dim=1, dtype=torch.float64)
+    def mixes(self, rows: Rows, weights: list[float], seed: int) -> tuple[Tensor, list[float]]:
+        """A factor for each client."""
+        norms = torch.tensor([float(row.double().norm()) for row in rows.each()], dtype=torch.float64)
         bound = norms.median() if self.norm is None else self.norm
-        factors = torch.where(norms > bound, bound / norms, 1.0)
-        return rows.matrix * factors.to(rows.matrix)[:, None], weights
+        return torch.where(norms > bound, bound / norms, 1.0).diag(), weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedpace.core import ConfigError, DataError, Device, Layout, devices
 from fedpace.data import Federation
+from fedpace.engine.attackers import Attackers
 from fedpace.methods import Method
 from fedpace.server import Schedule
 from fedpace.tasks import Task
@@ -51,3 +52,19 @@ def check_classes(local: Method, federation: Federation) -> list[str]:
         return []
     whom = f"{number} of {len(federation)} clients train"
     return [f"{whom} on one class only: to answer it always is all that their models can learn"]
+
+
+def check_trusted(schedule: Schedule, population: int, in_a_round: int, attackers: Attackers | None) -> list[str]:
+    """Refuse a rule that trusts nobody, or an attacker; a warning if its client is not in every round."""
+    warnings = []
+    for stage in schedule.all:
+        for rule in (exchange.rule for exchange in stage.exchanges if exchange.rule.trusted is not None):
+            trusts = f"stage '{stage.name}': rule '{rule.registered_name()}' trusts client {rule.trusted}"
+            if rule.trusted not in range(population):
+                raise ConfigError(f"{trusts}: expected one from 0 to {population - 1}")
+            if attackers is not None and rule.trusted in attackers.clients:
+                honest = next(client for client in range(population) if client not in attackers.clients)
+                raise ConfigError(f"{trusts}, who is an attacker: expected an honest one, such as {honest}")
+            if in_a_round < population:
+                warnings.append(f"{trusts}: rounds without that client take no step")
+    return warnings

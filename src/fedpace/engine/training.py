@@ -28,7 +28,7 @@ from fedpace.core import (
 )
 from fedpace.data import Federation
 from fedpace.engine.attackers import Attackers
-from fedpace.engine.checks import check_classes, check_device, check_personal, check_task
+from fedpace.engine.checks import check_classes, check_device, check_personal, check_task, check_trusted
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.events import Listener
 from fedpace.engine.executors import Execution, Executor, Processes
@@ -126,6 +126,7 @@ class Training:
         self._model = FlatModule(module, plan.local.layout(module))
         check_personal(plan.local, plan.schedule, federation, self._model.layout)
         self.warnings += check_classes(plan.local, federation)
+        self.warnings += check_trusted(plan.schedule, len(federation), self.cohort_size, plan.attackers)
         self._execution = execution
         self._listeners = list(listeners)
         layout = self._model.layout

@@ -54,6 +54,9 @@ from fedpace.server import Ask, AskProbes, AskUpdates, Exchange, Guard, Round, S
 log = logging.getLogger("fedpace")
 
 
+MANY = 1_000_000  # nodes, enough for any rule
+
+
 @dataclass
 class _Model:
     """The server, and its θ and buffers as the app's arrays."""
@@ -145,7 +148,7 @@ class ServerStrategy(FedAvg):
         self._model: _Model | None = None
         self._round: _UnderWay | None = None
         self._reports: list[RoundReport] = []  # of the last rounds
-        self._cautions(self.min_train_nodes)  # here only for its errors: how many nodes there will be is not known yet
+        self._cautions(MANY)  # here only for its errors: how many nodes there will be is not known yet
 
     @property
     def model(self) -> _Model:

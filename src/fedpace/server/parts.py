@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -42,6 +44,10 @@ class Parts:
         self._stream.add(self._layout.take(vector, self._ruled), weight)
         if self._rest.names:
             self._mean.add(self._layout.take(vector, self._rest), examples)
+
+    def say_whose(self, clients: Sequence[int]) -> None:
+        """Say whose the updates were, in their order."""
+        self._stream.clients = clients
 
     def absorb(self, sums: Sums) -> None:
         """Take updates that were summed elsewhere, where everything is ruled."""

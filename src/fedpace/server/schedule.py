@@ -118,6 +118,8 @@ class Schedule(Settings):
             )
         if exchange.rule.caution:
             yield f": {exchange.rule.caution}"
+        if exchange.rule.robust and not exchange.rule.bears(clients):
+            yield f": rule '{exchange.rule.registered_name()}' bears no attackers among {clients} clients"
         if isinstance(exchange.rule, Thresholded):
             yield from self._idle_mask(exchange.rule, exchange.weights, clients)
 

@@ -141,6 +141,7 @@ class Server:
         """
         report = ExchangeReport()
         server_side = self.server_side if exchange.sends == "update" else None
+        used: list[int] = []
         with devices.placed(self._device):
             stream = Parts(exchange.rule, self.layout, self.ruled, clients, seed)
             monitor = Monitor(self.layout, clients, exchange.sends, stream.signs, self.pairwise, stream.rows)
@@ -167,7 +168,9 @@ class Server:
             if touched is not None:
                 touched |= update.vector != 0
             losses.append(update.metrics.get("loss", float("nan")))
-        report.used = len(losses)
+            used.append(update.client)
+        stream.say_whose(used)
+        report.used = len(used)
         if not losses:
             log.warning("no client's update could be used: the model stays as it is")
             report.still = "no update could be used"
