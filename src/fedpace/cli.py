@@ -481,7 +481,7 @@ def _run_and_report(
 ) -> None:
     """Run, print and write what a comparison shows; ``unfair`` says what else differs between its methods."""
     from fedpace.analysis import write_report
-    from fedpace.core import for_terminal
+    from fedpace.core import for_terminal, write_text
     from fedpace.experiments.api import comparison
     from fedpace.experiments.batch import run_batch
     from fedpace.experiments.reporting import reported
@@ -490,7 +490,7 @@ def _run_and_report(
     compared = comparison(jobs, results, sequential=sequential)
     plot, table, page = (folder / name for name in ("comparison.png", "comparison.md", "report.html"))
     compared.plot(plot)
-    table.write_text(compared.to_markdown() + "\n")
+    write_text(table, compared.to_markdown() + "\n")
     write_report([reported(job.label, result) for job, result in zip(jobs, results, strict=True)], page)
     warnings = dict.fromkeys(filter(None, (unfair, *(text for result in results for text in result.warnings))))
     if as_json:

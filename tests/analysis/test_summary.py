@@ -3,7 +3,7 @@ from math import isnan
 import pytest
 
 from fedpace.analysis import StageWindow, similarity_curve, stage_windows, summarise
-from fedpace.core import RoundRecord
+from fedpace.core import RoundRecord, Similarity
 
 
 def similarities(record, means):
@@ -46,7 +46,8 @@ def test_similarity_filled_forward_then_back(record):
 
 
 def test_similarity_of_a_cohort_of_one_is_not_measured(record):
-    assert similarity_curve(similarities(record, [float("nan"), 0.5])) == {1: 0.5}
+    alone = RoundRecord(round=0, similarity=Similarity(mean=float("nan")))
+    assert similarity_curve([alone, *similarities(record, [0.25, 0.5])[1:]]) == {1: 0.5}
 
 
 @pytest.mark.parametrize("fill", ["none", "ffill_bfill"])

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -52,7 +53,73 @@ def test_a_record_of_the_first_version_is_read():
     assert unmeasured.headline is None
 
 
-@pytest.mark.parametrize("line", ["[]", "3", '{"round": "x"}', '{"version": 9, "round": 0}', '{"stage": "a"}', "{"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        "3",
+        '{"round": "x"}',
+        '{"version": 9, "round": 0}',
+        '{"stage": "a"}',
+        "{",
+        "",
+        "[" * 100_000,
+        '{"round": NaN}',
+        '{"version": true, "round": 0}',
+        '{"round": 0, "client_accuracy": 3}',
+        '{"round": 0, "metrics": {}}',
+    ],
+)
 def test_anything_else_is_an_error_of_one_line(line):
     with pytest.raises(ValueError, match=r"\A[^\n]+\Z"):
         RoundRecord.from_json(line)
+
+
+def changed(table, key, value):
+    *above, last = key.split(".")
+    inner = table
+    for part in above:
+        inner = inner[int(part) if isinstance(inner, list) else part]
+    inner[last] = value
+    return json.dumps(table)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("round", "3", "round: input should be a valid integer"),
+        ("round", 3.0, "round: input should be a valid integer"),
+        ("round", True, "round: input should be a valid integer"),
+        ("round", -1, "round: input should be greater than or equal to 0"),
+        ("stage", 3, "stage: input should be a valid string"),
+        ("cohort", [0, -2], "cohort.1: input should be greater than or equal to 0"),
+        ("cohort", [2, 2], "cohort: expected each client once"),
+        ("used", 3, "used: expected at most the 2 clients of the cohort, found 3"),
+        ("pruned", 1.5, "pruned: input should be less than or equal to 1"),
+        ("bytes_up", 0.5, "bytes_up: input should be a valid integer"),
+        ("train_loss", "1", "train_loss: input should be a valid number"),
+        ("train_loss", 1e999, "Infinity is no JSON"),
+        ("metrics", [], "metrics: input should be an object"),
+        ("metrics.accuracy", "half", "metrics.accuracy: input should be a valid number"),
+        ("client_metrics", {"a": {}}, "client_metrics.a.[key]: input should be a valid integer"),
+        ("client_metrics", {"-1": {}}, "client_metrics.-1.[key]: input should be greater than or equal to 0"),
+        ("clients_on", "both", "clients_on: input should be 'train' or 'test'"),
+        ("seconds.local", -1, "seconds.local: input should be greater than or equal to 0"),
+        ("search.accepted", 1, "search.accepted: input should be a valid boolean"),
+        ("similarity.mean", 2, "similarity.mean: input should be less than or equal to 1"),
+        ("similarity.matrix", [[1.0, 0.5]], "similarity.matrix: expected 1 rows of as many numbers"),
+        ("agreement.histogram", [1, 2], "agreement: expected lists of one length"),
+        ("dropped.0.reason", None, "dropped.0.reason: input should be a valid string"),
+        ("accuracy", 0.5, "accuracy: unexpected keyword argument"),
+        ("search.found", 0.5, "search.found: unexpected keyword argument"),
+    ],
+)
+def test_what_a_run_never_writes_is_refused_by_its_name(key, value, message):
+    line = changed(json.loads(whole().to_json()), key, value)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        RoundRecord.from_json(line)
+
+
+def test_cosines_may_leave_the_circle_by_rounding():
+    record = RoundRecord(round=0, similarity=Similarity(mean=1.0000001, min=-1.0000001))
+    assert RoundRecord.from_json(record.to_json()) == record

@@ -82,7 +82,7 @@ def test_a_damaged_file_is_noticed(tmp_path):
 
 def test_a_full_disk_is_one_line(tmp_path):
     (tmp_path / "clients").write_text("a file where a folder should be")
-    with pytest.raises(RunFolderError, match=r"state of client 3 could not be written .* last checkpoint is intact"):
+    with pytest.raises(RunFolderError, match=r"state of client 3: cannot be written .*; the last checkpoint is intact"):
         ClientStates(tmp_path / "clients").keep(3, 0, state(0))
 
 

@@ -14,6 +14,7 @@ import fedpace
 from fedpace.analysis import adversaries, membership_attack
 from fedpace.cli import app
 from fedpace.core import ConfigError, FedpaceError, RunFolderError
+from fedpace.engine import RunFolder, read_run
 from fedpace.experiments import attack_membership, execute, federate
 from fedpace.experiments.shadows import train_shadows
 
@@ -141,16 +142,37 @@ def test_no_run_is_one_line():
         attack_membership(RUN)
 
 
-def test_damaged_weights_are_one_line():
+def as_of_an_older_version():
+    """Without the digests that a run ends with."""
+    run = read_run(RUN)
+    del run["finished"]
+    RunFolder(RUN).write_json("run.json", run)
+
+
+@pytest.mark.parametrize(
+    ("old", "message"), [(False, "is not the model that this run ended with"), (True, "cannot be read")]
+)
+def test_damaged_weights_are_one_line(old, message):
     trained()
     WEIGHTS.write_bytes(WEIGHTS.read_bytes()[:-50])
-    with pytest.raises(RunFolderError, match=r"model.safetensors: cannot be read"):
+    if old:
+        as_of_an_older_version()
+    with pytest.raises(RunFolderError, match=rf"model.safetensors: {message}"):
+        attack_membership(RUN)
+
+
+def test_the_model_of_another_run_is_refused():
+    execute(fast_config(seed=1), out=Path("other"))
+    trained()
+    WEIGHTS.write_bytes(Path("other/model.safetensors").read_bytes())
+    with pytest.raises(RunFolderError, match="is not the model that this run ended with"):
         attack_membership(RUN)
 
 
 def test_a_model_that_diverged_is_one_line():
     trained()
     save_file({name: tensor.fill_(float("nan")) for name, tensor in load_file(WEIGHTS).items()}, WEIGHTS)
+    as_of_an_older_version()
     with pytest.raises(ConfigError, match="run: membership attack: expected finite logits"):
         attack_membership(RUN)
 

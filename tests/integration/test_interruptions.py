@@ -71,7 +71,7 @@ def test_a_full_disk_is_one_line_and_the_run_resumes_bitwise(uninterrupted, tmp_
     limited = command(folder, "--resume", "--set", "executor=serial")  # the limit holds for shared memory, too
     full = subprocess.run(limited, capture_output=True, text=True, preexec_fn=small_disk)
     assert full.returncode == 2
-    assert "could not be written (File too large); the earlier one is intact" in full.stderr.splitlines()[-1]
+    assert "cannot be written (File too large); the earlier one is intact" in full.stderr.splitlines()[-1]
     assert sorted(path.name for path in (folder / "checkpoint").glob("round-*")) == checkpoints
     subprocess.run(command(folder, "--resume"), check=True, capture_output=True)
     assert (folder / "model.safetensors").read_bytes() == uninterrupted

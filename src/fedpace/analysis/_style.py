@@ -13,7 +13,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from fedpace.core import ConfigError
+from fedpace.core import ConfigError, writing
 from fedpace.tasks import ACCURACY, Metric
 
 # Okabe & Ito's palette for colour-blind readers, without its yellow, which vanishes on white.
@@ -128,8 +128,8 @@ def save(figure: Figure, path: str | Path) -> None:
     path = Path(path)
     if path.suffix.lower() not in _UNDATED:
         raise ConfigError(f"figure '{path}': expected a name ending in {', '.join(_UNDATED)}, found '{path.suffix}'")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with rc_context({"svg.hashsalt": "fedpace"}):
+    with writing(path), rc_context({"svg.hashsalt": "fedpace"}):
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=200, metadata=_UNDATED[path.suffix.lower()])
 
 

@@ -12,11 +12,21 @@ from fedpace.core.errors import (
     RunFolderError,
     did_you_mean,
 )
-from fedpace.core.files import folder_written_aside, written_aside
+from fedpace.core.files import (
+    Disk,
+    Durability,
+    Writer,
+    digest,
+    folder_written_aside,
+    write_text,
+    writing,
+    written_aside,
+)
 from fedpace.core.flat import Buffers, FlatModule
 from fedpace.core.inputs import Inputs, call, part
 from fedpace.core.layout import Layout
 from fedpace.core.perturbation import Perturbation, Scaling, scalings
+from fedpace.core.plain_json import parse_json
 from fedpace.core.records import (
     Agreement,
     Dropped,
@@ -42,7 +52,9 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Device",
+    "Disk",
     "Dropped",
+    "Durability",
     "FedpaceError",
     "FlatModule",
     "Inputs",
@@ -65,11 +77,13 @@ __all__ = [
     "Tensors",
     "Update",
     "Weights",
+    "Writer",
     "by_name",
     "call",
     "derive",
     "devices",
     "did_you_mean",
+    "digest",
     "first_error",
     "folder_written_aside",
     "for_figure",
@@ -80,6 +94,7 @@ __all__ = [
     "numpy_stream",
     "one_line",
     "parse",
+    "parse_json",
     "part",
     "printable",
     "refuse_import_paths",
@@ -90,5 +105,7 @@ __all__ = [
     "trusted_files",
     "weight_of",
     "with_prefix",
+    "write_text",
+    "writing",
     "written_aside",
 ]

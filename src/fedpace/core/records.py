@@ -5,18 +5,27 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-VERSION = 2
+from fedpace.core.plain_json import parse_json
+
+VERSION: Final = 2
+
+# What a line may hold; a record that is made in Python is not checked.
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Cosine = Annotated[float, Field(ge=-1.001, le=1.001)]  # rounding may leave the circle
+Duration = Annotated[float, Field(ge=0)]
+Length = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True)
 class Dropped:
     """A client whose answer was not used, and why."""
 
-    client: int
+    client: Count
     reason: str
 
 
@@ -25,18 +34,18 @@ class Similarity:
     """Cosines of pairs of clients; ``kind`` says of which vectors: updates, gradients or probes."""
 
     kind: str = "update"
-    mean: float | None = None
-    min: float | None = None
-    matrix: list[list[float | None]] | None = None
+    mean: Cosine | None = None
+    min: Cosine | None = None
+    matrix: list[list[Cosine | None]] | None = None
 
 
 @dataclass(frozen=True)
 class Agreement:
     """Number of coordinates by |S| = 0 … N, where S sums the clients' signs, overall and per layer; and the mean."""
 
-    mean: float | None = None
-    histogram: list[int] = field(default_factory=list)
-    layers: dict[str, list[int]] = field(default_factory=dict)
+    mean: Share | None = None
+    histogram: list[Count] = field(default_factory=list)
+    layers: dict[str, list[Count]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class SearchReport:
     """What a search found; ``gain`` is the score won, zero if nothing was accepted."""
 
     accepted: bool
-    candidates: int
+    candidates: Count
     sim0: float | None = None
     sim_best: float | None = None
     gain: float | None = None
@@ -58,10 +67,10 @@ class SearchReport:
 class Seconds:
     """Where the time of a round went."""
 
-    search: float = 0.0
-    local: float = 0.0
-    aggregate: float = 0.0
-    evaluate: float = 0.0
+    search: Duration = 0.0
+    local: Duration = 0.0
+    aggregate: Duration = 0.0
+    evaluate: Duration = 0.0
 
     @property
     def total(self) -> float:
@@ -81,25 +90,25 @@ class RoundReport:
     ``still`` says why the model stayed as it was, if it did.
     """
 
-    round: int
+    round: Count
     stage: str = "fedavg"
-    cohort: list[int] = field(default_factory=list)
-    used: int = 0
+    cohort: list[Count] = field(default_factory=list)
+    used: Count = 0
     search: SearchReport | None = None
     similarity: Similarity | None = None
     agreement: Agreement | None = None
     diagnostics: dict[str, Any] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)
     train_loss: float | None = None
-    pruned: float = 0.0
-    frozen: float = 0.0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    clipped: int | None = None
-    capped: list[int] = field(default_factory=list)
-    shortened: list[int] = field(default_factory=list)
-    bound: float | None = None
-    epsilon: float | None = None
+    pruned: Share = 0.0
+    frozen: Share = 0.0
+    bytes_up: Count = 0
+    bytes_down: Count = 0
+    clipped: Count | None = None
+    capped: list[Count] = field(default_factory=list)
+    shortened: list[Count] = field(default_factory=list)
+    bound: Length | None = None
+    epsilon: Length | None = None
     still: str | None = None
 
 
@@ -115,9 +124,12 @@ class RoundRecord(RoundReport):
     0.5
     """
 
-    version: int = VERSION
+    # A line is read as it was written: no text is a number, no fraction a whole one, nothing is infinite or unknown.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    version: Literal[1, 2] = VERSION
     metrics: dict[str, float | None] = field(default_factory=dict)
-    client_metrics: dict[int, dict[str, float | None]] = field(default_factory=dict)
+    client_metrics: dict[Count, dict[str, float | None]] = field(default_factory=dict)
     clients_on: Literal["train", "test"] = "train"
     seconds: Seconds = Seconds()
 
@@ -139,17 +151,37 @@ class RoundRecord(RoundReport):
     @classmethod
     def from_json(cls, line: str) -> RoundRecord:
         """Read a line, be it of an older version; anything else is a ``ValueError`` of one line."""
-        table = json.loads(line)
+        table = parse_json(line)
         if not isinstance(table, dict):
             raise ValueError(f"expected a round, found {type(table).__name__}")
         version = table.get("version", 1)
-        if version not in (1, VERSION):
+        if version is True or version not in (1, VERSION):
             raise ValueError(f"expected a record of version {VERSION} or older, found {version!r}")
         try:
-            return _adapter().validate_python(_upgraded(table) if version == 1 else table)
+            record = _adapter().validate_json(json.dumps(_upgraded(table)) if version == 1 else line)
         except ValidationError as error:
             detail = error.errors()[0]
             raise ValueError(f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}") from None
+        if (wrong := _misfit(record)) is not None:
+            raise ValueError(wrong)
+        return record
+
+
+def _misfit(record: RoundRecord) -> str | None:
+    """What in a record does not go with the rest of it."""
+    if len(set(record.cohort)) < len(record.cohort):
+        return f"cohort: expected each client once, found {record.cohort}"
+    if record.used > len(record.cohort):
+        return f"used: expected at most the {len(record.cohort)} clients of the cohort, found {record.used}"
+    matrix = None if record.similarity is None else record.similarity.matrix
+    if matrix is not None and any(len(row) != len(matrix) for row in matrix):
+        return f"similarity.matrix: expected {len(matrix)} rows of as many numbers, found others"
+    if record.agreement is not None:
+        histograms = {"histogram": record.agreement.histogram or None, **record.agreement.layers}
+        sizes = {name: len(histogram) for name, histogram in histograms.items() if histogram is not None}
+        if len(set(sizes.values())) > 1:
+            return f"agreement: expected lists of one length, found {sizes}"
+    return None
 
 
 @cache
@@ -159,8 +191,13 @@ def _adapter() -> TypeAdapter[RoundRecord]:
 
 def _upgraded(table: dict[str, Any]) -> dict[str, Any]:
     """A record of the first version, which knew classes only."""
+    if "metrics" in table:
+        raise ValueError("expected a record of version 1, found metrics, which came with version 2")
     measured = {name: table[name] for name in ("accuracy", "loss") if table.get(name) is not None}
-    clients = {client: {"accuracy": value} for client, value in (table.get("client_accuracy") or {}).items()}
+    by_client = table.get("client_accuracy") or {}
+    if not isinstance(by_client, dict):
+        raise ValueError(f"client_accuracy: expected a table, found {type(by_client).__name__}")
+    clients = {client: {"accuracy": value} for client, value in by_client.items()}
     known = {name.name for name in fields(RoundRecord)} - {"version"}
     kept = {name: value for name, value in table.items() if name in known}
     return {

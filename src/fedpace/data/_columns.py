@@ -20,6 +20,8 @@ def plain(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         raise DataError(f"column '{name}': expected numbers, text or booleans, found {kind}; leave it out")
     if types.is_dictionary(kind):
         return plain(name, column.cast(kind.value_type))
+    if types.is_string_view(kind):
+        return column.cast(pa.string())  # of views nobody counts what differs
     if is_text(kind) or types.is_boolean(kind) or types.is_integer(kind):
         return column
     numbers = column.cast(pa.float64())

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from rich.text import Text
 
-from fedpace.core import DataError
+from fedpace.core import DataError, writing
 from fedpace.data.examples import Indices
 from fedpace.data.federation import Federation
 
@@ -100,7 +100,8 @@ def save_counts_figure(federation: Federation, path: str | Path) -> None:
         figure.colorbar(axes.imshow(counts, aspect="auto", origin="lower", cmap="viridis"), label="examples")
     if classes <= MOST_ROWS:
         axes.set_yticks(range(classes), _kinds(federation))
-    figure.savefig(path, dpi=150)
+    with writing(path):
+        figure.savefig(path, dpi=150)
 
 
 def save_examples_figure(federation: Federation, path: str | Path) -> None:
@@ -127,7 +128,8 @@ def save_examples_figure(federation: Federation, path: str | Path) -> None:
                 axes.imshow(shard.arrays(found)[0][0].squeeze(), cmap="gray", vmin=0, vmax=255)
     for axes, label in zip(grid[-1], classes, strict=True):
         axes.set_xlabel(federation.classes[label])
-    figure.savefig(path, dpi=150)
+    with writing(path):
+        figure.savefig(path, dpi=150)
 
 
 def _evenly(count: int, most: int) -> Indices:
@@ -139,5 +141,6 @@ def _picture_path(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix not in FORMATS:
         raise DataError(f"{path}: expected a name that ends in {', '.join(FORMATS)}, found '{path.suffix}'")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     return path

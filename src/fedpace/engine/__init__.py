@@ -4,9 +4,10 @@ from fedpace.engine.attackers import Attackers
 from fedpace.engine.beginning import initial_module, task_of
 from fedpace.engine.checks import check_device
 from fedpace.engine.cohort import Cohort
+from fedpace.engine.description import IRRELEVANT, read_metric, read_run
 from fedpace.engine.events import Listener
 from fedpace.engine.executors import Execution, Executor, Processes, Serial, cores, executors
-from fedpace.engine.folder import IRRELEVANT, RunFolder, read_metric, read_rounds, read_run
+from fedpace.engine.folder import RunFolder, read_model, read_rounds
 from fedpace.engine.measuring import Measuring
 from fedpace.engine.training import Outcome, Plan, Training, one_thread, train
 from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
@@ -34,6 +35,7 @@ __all__ = [
     "initial_module",
     "one_thread",
     "read_metric",
+    "read_model",
     "read_rounds",
     "read_run",
     "task_of",

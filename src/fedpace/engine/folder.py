@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,40 +17,39 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-from safetensors.torch import save_file
-from torch import Tensor
+from safetensors.torch import save
 
-from fedpace.core import RoundRecord, RunFolderError, refuse_import_paths, written_aside
-from fedpace.engine.checkpoint import Checkpoints
+from fedpace.core import Durability, RoundRecord, RunFolderError, Tensors, Writer, digest, writing
+from fedpace.engine.checkpoint import Checkpoints, Place
+from fedpace.engine.description import Upgrade, check_same, read_run, relevant
+from fedpace.engine.rounds import Rounds, past_of, read_lines
 from fedpace.engine.states import ClientStates
-from fedpace.tasks import ACCURACY, Metric
 
-# Settings that do not change results, so a resumed run may change them.
-IRRELEVANT = ("executor", "track", "method", "kind", "description", "tunable")
-
-
-Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+log = logging.getLogger("fedpace")
 
 
 class RunFolder:
     """``run.json`` (config, versions, machine), ``rounds.jsonl``, ``checkpoint/``, ``model.safetensors``.
 
-    Where clients keep something from round to round, it lies in ``clients/``.
+    Where clients keep something from round to round, it lies in ``clients/``. The ``durability`` says what finished
+    rounds survive. A checkpoint belongs to the run and to the history before it; a run goes on where all of them agree.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, durability: Durability = "process") -> None:
         self.path = path
-        self.checkpoints = Checkpoints(path / "checkpoint")
-        self.states = ClientStates(path / "clients")
+        self._writer = Writer(durability)
+        self._model = path / "model.safetensors"
+        self._run = ""  # digest of what was to be run
+        self._rounds = Rounds(path / "rounds.jsonl", self._writer)
+        self._checkpoints = Checkpoints(path / "checkpoint", self._writer)
+        self.states = ClientStates(path / "clients", self._writer)
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Within this context no other process may work on this run: two would spoil it."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
+        with writing(self.path):
+            self._writer.make_folder(self.path)
             lock = (self.path / ".lock").open("a")
-        except OSError as error:
-            raise RunFolderError(f"{self.path}: cannot be written ({error.strerror})") from None
         with lock:
             if fcntl is not None:
                 try:
@@ -58,104 +58,109 @@ class RunFolder:
                     raise RunFolderError(f"{self.path}: another process is at work on this run") from None
                 except OSError:  # a file system that knows no locks
                     pass
+            with writing(self.path):
+                self._writer.clear(self.path)
+                self._writer.clear(self.path / "checkpoint")
             yield
 
-    def create(self, description: dict[str, Any]) -> None:
-        """Begin a new run; a folder that holds one already is refused."""
-        if (self.path / "run.json").exists():
-            raise RunFolderError(f"{self.path}: already holds a run; add --resume to go on, or choose another --out")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self.write_json("run.json", {**description, "versions": _versions(), "machine": _machine()})
-            self.rounds_file.touch()
-        except OSError as error:
-            raise RunFolderError(f"{self.path}: cannot be written ({error.strerror})") from None
-
-    def resume(self, description: dict[str, Any], upgrade: Upgrade = dict) -> None:
-        """Go on with the run in this folder; one with another config is refused.
-
-        ``upgrade`` completes the config of an older version with the settings that are new since then.
-        """
-        run = read_run(self.path)
-        if run.get("data", description["data"]) != description["data"]:
-            raise RunFolderError(f"{self.path}: holds a run on other data; choose another --out")
-        relevant = {key: value for key, value in run["config"].items() if key not in IRRELEVANT}
-        wanted = _flat(description["config"])
-        known = {key: value for key, value in _flat(relevant).items() if value != wanted.get(key)}
-        refuse_import_paths(known, str(self.path / "run.json"))  # code of the run that goes on is the user's own
-        found = _flat(upgrade(relevant))
-        for key in sorted(found.keys() | wanted.keys()):
-            if key.split(".")[0] not in IRRELEVANT and found.get(key) != wanted.get(key):
-                raise RunFolderError(
-                    f"{self.path}: holds a run with {key} = {found.get(key)!r}, this one has {wanted.get(key)!r}; "
-                    "choose another --out"
-                )
-
     @property
-    def rounds_file(self) -> Path:
-        """One line of JSON per round."""
-        return self.path / "rounds.jsonl"
+    def begun(self) -> bool:
+        """Whether there is a run."""
+        return (self.path / "run.json").exists()
 
-    def append(self, record: RoundRecord) -> None:
-        """Write a round's line."""
-        try:
-            with self.rounds_file.open("a") as file:
-                file.write(record.to_json() + "\n")
-        except OSError as error:
-            raise RunFolderError(f"{self.rounds_file}: cannot be written ({error.strerror})") from error
+    def create(self, description: dict[str, Any]) -> None:
+        """Begin a new run; a folder that holds one already, or a part of one, is refused."""
+        if self.begun:
+            raise RunFolderError(f"{self.path}: already holds a run; add --resume to go on, or choose another --out")
+        for part in ("checkpoint", "clients", "model.safetensors", "rounds.jsonl"):
+            found = self.path / part
+            if found.is_dir() or (found.is_file() and found.stat().st_size):  # empty rounds are from a kill right here
+                raise RunFolderError(f"{self.path}: holds {part}, but no run.json to go with it; choose another --out")
+        with writing(self.path):
+            self._writer.make_folder(self.path)
+            self._rounds.begin()
+            self.write_json("run.json", {**description, "versions": _versions(), "machine": _machine()})
+        self._run = _identity(read_run(self.path))
 
-    def keep_rounds_before(self, number: int) -> list[RoundRecord]:
-        """Drop what was recorded of rounds that will be done again; return the rest."""
-        kept = [record for record in read_rounds(self.path) if record.round < number]
-        with written_aside(self.rounds_file) as aside:
-            aside.write_text("".join(record.to_json() + "\n" for record in kept))
-        return kept
+    def check(self, description: dict[str, Any], upgrade: Upgrade = dict) -> None:
+        """Refuse to go on with the run in this folder if it is another one."""
+        check_same(self.path, read_run(self.path), description, upgrade)
+
+    def write_round(self, record: RoundRecord, state: Tensors) -> None:
+        """Write the line, then the checkpoint: a line without a checkpoint is done again, never the reverse."""
+        self._rounds.append(record)
+        past = self._rounds.past(self._rounds.count)
+        assert past is not None  # it has just been written
+        self._checkpoints.write(Place(self._run, self._rounds.count, past), state)
+
+    def go_on(self) -> tuple[list[RoundRecord], Tensors | None]:
+        """The rounds that need not be done again, and the state after them; nothing if all have to."""
+        run = read_run(self.path)
+        self._run = _identity(run)
+        self._rounds.read()
+        found = self._checkpoints.last(self._run, self._rounds.past, self.states.holds)
+        count, state = (0, None) if found is None else (found[0].rounds, found[1])
+        if found is None and self._rounds.count:
+            log.warning("%s: no checkpoint is left; the run begins again", self.path)
+        with writing(self.path):
+            if (run.pop("finished", None) or {}).get("rounds") != count:  # till the end nobody may take it for finished
+                self._writer.remove(self._model)
+                self.write_json("run.json", run)
+            self._checkpoints.drop_after(count)
+            return self._rounds.keep(count), state
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON file."""
-        with written_aside(self.path / name) as aside:
-            aside.write_text(json.dumps(content, indent=2, default=str) + "\n")
+        self._writer.write(self.path / name, (json.dumps(content, indent=2, default=str) + "\n").encode())
 
-    def finish(self, state: dict[str, Tensor], warnings: list[str]) -> None:
-        """Save the final model, and the warnings that only the end of a run can give."""
-        self.write_json("run.json", {**read_run(self.path), "warnings": warnings})
-        with written_aside(self.path / "model.safetensors") as aside:
-            save_file(state, str(aside))
+    def finish(self, state: Tensors, warnings: list[str]) -> None:
+        """Save the final model, and what only the end of a run can say."""
+        model = save(state)
+        history = self._rounds.past(self._rounds.count)
+        finished = {"rounds": self._rounds.count, "history": history, "model": digest(model)}
+        with writing(self.path, "finished rounds are kept"):
+            self.write_json("run.json", {**read_run(self.path), "warnings": warnings, "finished": finished})
+            self._writer.write(self._model, model)
 
     @property
     def complete(self) -> bool:
         """Whether the run was finished."""
-        return (self.path / "model.safetensors").exists()
-
-
-def read_run(path: Path) -> dict[str, Any]:
-    """``run.json`` of a run folder."""
-    try:
-        description: dict[str, Any] = json.loads((path / "run.json").read_text())
-        return description
-    except FileNotFoundError:
-        raise RunFolderError(f"{path}: is not a run folder (no run.json)") from None
-    except (OSError, ValueError) as error:
-        raise RunFolderError(f"{path / 'run.json'}: cannot be read ({error})") from None
-
-
-def read_metric(run: dict[str, Any]) -> Metric:
-    """What a run is judged by, from its ``run.json``; older runs knew accuracy only."""
-    return Metric(**run["metric"]) if "metric" in run else ACCURACY
+        return self._model.is_file()
 
 
 def read_rounds(path: Path) -> list[RoundRecord]:
-    """The rounds of a run folder; a last line that a kill cut short is ignored."""
-    records: list[RoundRecord] = []
-    file = path / "rounds.jsonl"
-    lines = file.read_text().splitlines() if file.exists() else []
-    for number, line in enumerate(lines, start=1):
-        try:
-            records.append(RoundRecord.from_json(line))
-        except ValueError as error:
-            if number < len(lines):
-                raise RunFolderError(f"{file}: line {number} is damaged ({error})") from None
-    return records
+    """The rounds of a run folder; none before the run begins. A last line that a kill cut short is ignored."""
+    if not RunFolder(path).begun:
+        return []
+    run, file = read_run(path), path / "rounds.jsonl"
+    lines = read_lines(file)
+    finished = run.get("finished")
+    if finished is not None and finished["history"] != past_of(lines):
+        raise RunFolderError(f"{file}: is not what this run wrote in {finished['rounds']} rounds; put it back")
+    clients = run.get("clients")  # unknown in a run of an older version
+    for number, (_, record) in enumerate(lines):
+        strange = max([*record.cohort, *record.client_metrics, -1])
+        if clients is not None and strange >= clients:
+            raise RunFolderError(f"{file}: line {number + 1} is damaged (client {strange} of {clients})")
+    return [record for _, record in lines]
+
+
+def read_model(path: Path) -> bytes:
+    """The trained model of a finished run, as safetensors; one that the run did not end with is refused."""
+    file, finished = path / "model.safetensors", read_run(path).get("finished")
+    try:
+        model = file.read_bytes()
+    except OSError as error:
+        raise RunFolderError(f"{file}: cannot be read ({error.strerror})") from None
+    if finished is not None and finished["model"] != digest(model):
+        raise RunFolderError(f"{file}: is not the model that this run ended with; put it back")
+    return model
+
+
+def _identity(run: dict[str, Any]) -> str:
+    """Digest of all on which the rounds of a run depend, as it was when the run began."""
+    parts = [relevant(run["config"]), *(run.get(key) for key in ("seed", "data", "parameters"))]
+    return digest(json.dumps(parts, sort_keys=True))
 
 
 def _versions() -> dict[str, str]:
@@ -171,10 +176,3 @@ def _versions() -> dict[str, str]:
 
 def _machine() -> dict[str, str | int | None]:
     return {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()}
-
-
-def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return flat

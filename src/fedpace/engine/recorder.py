@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedpace.core import RoundRecord, Tensors
+from fedpace.engine.description import Upgrade
 from fedpace.engine.events import Listener
-from fedpace.engine.folder import RunFolder, Upgrade
+from fedpace.engine.folder import RunFolder
 
 
 class Recorded(Protocol):
@@ -33,21 +34,18 @@ class Recorder(Listener):
 
     def open(self, description: dict[str, Any], upgrade: Upgrade, *, resume: bool) -> list[RoundRecord]:
         """Begin a run, or go on with the one in the folder; the rounds that are done."""
-        if not (resume and (self._folder.path / "run.json").exists()):
+        if not (resume and self._folder.begun):
             self._folder.create(description)
             return []
-        self._folder.resume(description, upgrade)
-        found = self._folder.checkpoints.last(self._folder.states.holds)
-        if found is None:
-            return self._folder.keep_rounds_before(0)
-        last, state = found
-        self._run.restore(state)
-        return self._folder.keep_rounds_before(last + 1)
+        self._folder.check(description, upgrade)
+        records, state = self._folder.go_on()
+        if state is not None:
+            self._run.restore(state)
+        return records
 
     def finished_round(self, record: RoundRecord) -> None:
-        """Write the line, then the checkpoint: a line without a checkpoint is done again, never the reverse."""
-        self._folder.append(record)
-        self._folder.checkpoints.write(record.round, self._run.state())
+        """Write the round, and the state after it."""
+        self._folder.write_round(record, self._run.state())
 
     def ended(self, folder: Path | None) -> None:
         """Write the trained model, and the warnings that only the end of a run can give."""

@@ -6,11 +6,12 @@ from pathlib import Path
 from zlib import crc32
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from fedpace.core import RunFolderError, Tensors, devices
-from fedpace.engine.checkpoint import KEPT, advice
+from fedpace.core import RunFolderError, Tensors, Writer, devices, one_line, writing
+from fedpace.engine.checkpoint import KEPT
 
 _INDEX = "clients.states"
 
@@ -23,8 +24,8 @@ class ClientStates:
     that belong to it, with their checksums.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None = None, writer: Writer = Writer()) -> None:  # noqa: B008  # it has no state
+        self._folder, self._writer = folder, writer
         self._memory: dict[int, Tensors] = {}  # used without a folder
         self._files: dict[int, list[tuple[int, int]]] = {}  # client → rounds and checksums, oldest first
 
@@ -32,7 +33,11 @@ class ClientStates:
         """What a client kept last; nothing at its first turn."""
         if self._folder is None or client not in self._files:
             return self._memory.get(client, {})
-        return load(self._path(client, self._files[client][-1][0]).read_bytes())
+        path = self._path(client, self._files[client][-1][0])
+        try:
+            return load(path.read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise RunFolderError(f"{path}: what client {client} keeps cannot be read ({one_line(error)})") from None
 
     def keep(self, client: int, number: int, state: Tensors) -> None:
         """Take a copy of what a client wants to keep after round ``number``."""
@@ -40,17 +45,12 @@ class ClientStates:
             self._memory[client] = {name: devices.to_host(tensor).clone() for name, tensor in state.items()}
             return
         data = save({name: devices.to_host(tensor).contiguous() for name, tensor in state.items()})
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._path(client, number).write_bytes(data)
-        except OSError as error:
-            raise RunFolderError(
-                f"{self._folder}: the state of client {client} could not be written ({error.strerror}); "
-                f"the last checkpoint is intact{advice(error)}"
-            ) from error
         files = [file for file in self._files.get(client, []) if file[0] < number]  # a second exchange of the round
-        while len(files) > 1 and files[1][0] <= number - KEPT:  # no checkpoint refers to it any more
-            self._path(client, files.pop(0)[0]).unlink(missing_ok=True)
+        with writing(f"{self._folder}: the state of client {client}", "the last checkpoint is intact"):
+            self._writer.make_folder(self._folder)
+            self._writer.write_new(self._path(client, number), data)
+            while len(files) > 1 and files[1][0] <= number - KEPT:  # no checkpoint refers to it any more
+                self._writer.remove(self._path(client, files.pop(0)[0]))
         self._files[client] = [*files, (number, crc32(data))]
 
     def index(self) -> dict[str, Tensor]:
@@ -66,9 +66,8 @@ class ClientStates:
     def restore(self, tensors: Tensors) -> None:
         """Go back to the states of a checkpoint; older files are remembered only to be removed in their time."""
         for client, number, checksum in _rows(tensors):
-            rounds = sorted(
-                int(path.stem.split("-")[1]) for path in self._path(client, 0).parent.glob(f"{client:05d}-*")
-            )
+            names = (path.stem.partition("-")[2] for path in self._path(client, 0).parent.glob(f"{client:05d}-*"))
+            rounds = sorted(int(name) for name in names if name.isdecimal())
             self._files[client] = [*((older, 0) for older in rounds if older < number), (number, checksum)]
 
     def _path(self, client: int, number: int) -> Path:

@@ -18,6 +18,7 @@ from fedpace.core import (
     ClientError,
     ConfigError,
     Device,
+    Durability,
     FlatModule,
     RoundRecord,
     RoundReport,
@@ -30,9 +31,10 @@ from fedpace.data import Federation
 from fedpace.engine.attackers import Attackers
 from fedpace.engine.checks import check_classes, check_device, check_personal, check_task, check_trusted
 from fedpace.engine.cohort import Cohort
+from fedpace.engine.description import Upgrade
 from fedpace.engine.events import Listener
 from fedpace.engine.executors import Execution, Executor, Processes
-from fedpace.engine.folder import RunFolder, Upgrade
+from fedpace.engine.folder import RunFolder
 from fedpace.engine.measuring import Measuring, collect
 from fedpace.engine.privacy import Ledger
 from fedpace.engine.recorder import Recorder
@@ -73,6 +75,7 @@ class Plan:
     buffers: BufferPolicy = "weighted_mean"
     measuring: Measuring = field(default_factory=Measuring)
     device: Device = "cpu"
+    durability: Durability = "process"
     executor: Executor = field(default_factory=Processes)
     config: dict[str, Any] = field(default_factory=dict)
     upgrade: Upgrade = dict  # completes the config in a run folder of an older version
@@ -104,7 +107,7 @@ def train(
     layout = plan.local.layout(module)
     with one_thread(), plan.executor.start(module, federation, layout, plan.task, plan.device) as execution:
         training = Training(module, federation, plan, execution, listeners)
-        return training.run(RunFolder(folder) if folder is not None else None, resume=resume)
+        return training.run(None if folder is None else RunFolder(folder, plan.durability), resume=resume)
 
 
 class Training:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import Tensor, nn
 
 from fedpace.analysis import (
@@ -27,7 +27,7 @@ from fedpace.analysis import (
 from fedpace.client.evaluation import BATCH
 from fedpace.core import ConfigError, FedpaceError, RunFolderError, call, for_terminal, numpy_stream, parse
 from fedpace.data import Data, Federation, Shard
-from fedpace.engine import RunFolder, read_rounds, read_run, task_of
+from fedpace.engine import RunFolder, read_model, read_rounds, read_run, task_of
 from fedpace.experiments.config import RunConfig, read_config
 from fedpace.experiments.progress import progress_bars
 from fedpace.experiments.run import Model, federate, initial_model
@@ -139,14 +139,15 @@ def restored(
         raise RunFolderError(
             f"{folder}: buffers = 'local' leaves statistics with the clients: no global model to attack"
         )
-    _load_weights(module, folder / "model.safetensors")
+    _load_weights(module, folder)
     return config, federation, module
 
 
-def _load_weights(module: nn.Module, path: Path) -> None:
+def _load_weights(module: nn.Module, folder: Path) -> None:
+    path = folder / "model.safetensors"
     try:
-        module.load_state_dict(load_file(path))
-    except (OSError, SafetensorError) as error:
+        module.load_state_dict(load(read_model(folder)))
+    except SafetensorError as error:
         raise RunFolderError(f"{path}: cannot be read ({error})") from None
     except RuntimeError:  # torch lists every name that is missing or too many
         raise RunFolderError(f"{path}: expected the weights of a {type(module).__name__}, found others") from None

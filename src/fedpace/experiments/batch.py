@@ -95,7 +95,7 @@ def check_jobs(jobs: Sequence[Job], data: Data | Federation | None, model: Model
             check_device(job.config.local, job.config.device)
             if (job.folder / "run.json").exists():
                 description = {"config": job.config.model_dump(mode="json"), "data": federation.fingerprint()}
-                RunFolder(job.folder).resume(description, upgraded)
+                RunFolder(job.folder).check(description, upgraded)
 
 
 def at_once(jobs: Sequence[Job], workers: int | None) -> int:

@@ -12,7 +12,17 @@ from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, Val
 from fedpace.aggregation import AnyRule, Dampened, Mean
 from fedpace.attacks import Attack, SignFlip, attacks
 from fedpace.client import Gradient
-from fedpace.core import ConfigError, Device, Settings, Weights, by_name, devices, first_error, refuse_import_paths
+from fedpace.core import (
+    ConfigError,
+    Device,
+    Durability,
+    Settings,
+    Weights,
+    by_name,
+    devices,
+    first_error,
+    refuse_import_paths,
+)
 from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
 from fedpace.experiments.tunable import Range, Tunable
@@ -169,6 +179,7 @@ class RunConfig(Settings):
     measuring: Measuring = Measuring()
     device: Annotated[Device, AfterValidator(_found)] = "cpu"
     executor: SerializeAsAny[Annotated[Executor, by_name(executors, "processes")]] = Processes()
+    durability: Durability = "process"
     track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
     tunable: Tunable = Field(default_factory=lambda: {"local.lr": Range()})
 
@@ -293,6 +304,7 @@ class RunConfig(Settings):
             buffers=self.buffers,
             measuring=self.measuring,
             device=self.device,
+            durability=self.durability,
             executor=self.executor,
             config=self.model_dump(mode="json"),
             upgrade=upgraded,

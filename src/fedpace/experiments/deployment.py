@@ -68,7 +68,7 @@ class _Heard:
             listener.started(config.model_dump(mode="json"), config.rounds, self._seen)
 
     def _rounds(self) -> int:
-        return len(read_rounds(self._out)) if (self._out / "rounds.jsonl").exists() else 0
+        return len(read_rounds(self._out)) if (self._out / "run.json").exists() else 0
 
     def news(self) -> None:
         for record in read_rounds(self._out)[self._seen :] if self._rounds() > self._seen else ():

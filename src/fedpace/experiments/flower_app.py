@@ -13,7 +13,7 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedpace.core import ConfigError, RoundRecord, trusted_files
+from fedpace.core import ConfigError, RoundRecord, trusted_files, write_text
 from fedpace.engine import Listener
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.engines import node_of, run_on_grid
@@ -85,6 +85,5 @@ def write_app(
     }
     for source in sorted(_TEMPLATE.rglob("*.tpl")):
         target = folder / str(source.relative_to(_TEMPLATE)).removesuffix(".tpl").replace("app/", f"{package}/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(Template(source.read_text()).substitute(values))
+        write_text(target, Template(source.read_text()).substitute(values))
     return folder

@@ -19,7 +19,14 @@ def reported(label: str, result: Result) -> ReportedRun:
 def read_runs(folders: Iterable[Path]) -> list[ReportedRun]:
     """The runs in some folders, each a run folder or a folder of them. The seeds of one method share its label."""
     found = [run for folder in folders for run in _run_folders(folder)]
-    return [reported(re.sub(r"-seed\d+$", "", run.resolve().name), Result.read(run)) for run in found]
+    return [reported(re.sub(r"-seed\d+$", "", run.resolve().name), _read(run)) for run in found]
+
+
+def _read(folder: Path) -> Result:
+    result = Result.read(folder)
+    if "seed" not in result.config:
+        raise RunFolderError(f"{folder / 'run.json'}: expected a config with a seed, found none")
+    return result
 
 
 def _run_folders(folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fedpace.core import RunFolderError
+from fedpace.core import write_text, writing
 from fedpace.experiments.batch import run_batch
 from fedpace.experiments.evidence import Evidence, evidence, page
 from fedpace.experiments.metrics import measure
@@ -49,10 +49,8 @@ def reproduce(
     reproduction = load_reproduction(name)
     folder = runs / scale
     out = out or (Path("docs/results") if scale == "full" else folder)
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)  # hours before it is needed
-    except OSError as error:
-        raise RunFolderError(f"{out}: cannot be written ({error.strerror})") from None
     console = console or Console(stderr=True)
     tuned = _tune(reproduction, scale, changes, folder, console, workers)
     settings = {one.label: one.settings for one in tuned}
@@ -88,8 +86,8 @@ def reproduce(
         found["tuning"] = [asdict(one) for one in tuned]
     pictures = draw(reproduction, jobs, results, out)
     written = [out / f"{name}.json", out / f"{name}.md"]
-    written[0].write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
-    written[1].write_text(page(found, [path.name for path in pictures if path.suffix == ".png"]))
+    write_text(written[0], json.dumps(found, indent=1, allow_nan=False) + "\n")
+    write_text(written[1], page(found, [path.name for path in pictures if path.suffix == ".png"]))
     return Reproduced(found, written + pictures)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedpace.core import ConfigError, RoundRecord, one_line
+from fedpace.core import ConfigError, RoundRecord, one_line, writing
 from fedpace.engine import Listener
 
 
@@ -51,7 +51,8 @@ class TensorBoard(Listener):
 
     def started(self, config: dict[str, Any], rounds: int, first_round: int) -> None:
         """Open the event file; not before, so that a run that cannot begin leaves none."""
-        self._writer = self._open(str(self._folder))
+        with writing(self._folder):
+            self._writer = self._open(str(self._folder))
 
     def finished_round(self, record: RoundRecord) -> None:
         """Write the round's numbers."""

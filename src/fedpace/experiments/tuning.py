@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fedpace.analysis import Side, TextTable, summarise
-from fedpace.core import ClientError, ConfigError, RoundRecord, for_terminal, slug
+from fedpace.core import ClientError, ConfigError, RoundRecord, for_terminal, slug, write_text
 from fedpace.data import Data, Federation
 from fedpace.engine import Listener, read_rounds, task_of
 from fedpace.experiments.batch import Job, at_once, check_jobs, on_one_core, plan_jobs
@@ -348,7 +348,7 @@ def _bar(bars: Progress, candidate: Candidate, trials: int, standing: Standing) 
 def _write(candidate: Candidate, trials: int, folder: Path, **options: Any) -> None:
     """The result of a tuning in a process of its own goes through a file."""
     tuned = tune(candidate, trials, folder, **options)
-    (folder / _RESULT).write_text(json.dumps(asdict(tuned), indent=2) + "\n")
+    write_text(folder / _RESULT, json.dumps(asdict(tuned), indent=2) + "\n")
 
 
 def tuned_variants(
@@ -376,7 +376,7 @@ def tuned_variants(
         for label, variant in variants.items()
     ]
     tuned = tune_all(candidates, trials, seeds, folder / "tuning", console, data=data, model=model, workers=workers)
-    (folder / "tuning.json").write_text(json.dumps([asdict(one) for one in tuned], indent=2) + "\n")
+    write_text(folder / "tuning.json", json.dumps([asdict(one) for one in tuned], indent=2) + "\n")
     return {one.label: {**variants[one.label], **one.settings} for one in tuned}, tuned
 
 

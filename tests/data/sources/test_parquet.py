@@ -105,7 +105,9 @@ def test_a_missing_column_is_named(tmp_path, columns, message):
 def test_labels_below_zero_and_missing_labels_name_the_file(tmp_path):
     with pytest.raises(DataError, match=r"a.parquet: labels out of range: .*found -1 to 1"):
         load(write_parquet(tmp_path / "a.parquet", [-1, 1]))
-    with pytest.raises(DataError, match=r"b.parquet: labels: expected integers from 0 or strings, found"):
+    with pytest.raises(
+        DataError, match=r"b.parquet: column .label.: expected a value in each row, found 1 rows without"
+    ):
         load(write_parquet(tmp_path / "b.parquet", [None, 1]))
 
 

@@ -16,7 +16,7 @@ from fedpace.analysis.report.layers import agreement_of_layers
 from fedpace.analysis.report.settings import settings
 from fedpace.analysis.report.similarity import pairs_of_clients
 from fedpace.analysis.report.tables import comparison, cost, events
-from fedpace.core import ConfigError
+from fedpace.core import ConfigError, write_text
 
 # The browser itself refuses to load anything from elsewhere.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -33,8 +33,7 @@ def write_report(runs: Sequence[ReportedRun], path: str | Path, title: str = "fe
         raise ConfigError("report: expected at least one run, found none")
     methods = by_method(runs)
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_page(title, methods, [section(methods) for section in _SECTIONS]), encoding="utf-8")
+    write_text(path, _page(title, methods, [section(methods) for section in _SECTIONS]))
     return path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cache
 from math import isqrt
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpace.core import DataError
+from fedpace.core import DataError, one_line, parse_json
 from fedpace.data._encode import encode
 from fedpace.data.data import Data
 from fedpace.data.examples import Array, Examples
@@ -90,6 +89,9 @@ def _users(file: Path) -> Iterator[tuple[str, Array, Array]]:
     users, counts, examples = (content[key] for key in KEYS)
     if len(users) != len(counts):
         raise DataError(f"{file}: expected a number for each user, found {len(users)} users and {len(counts)} numbers")
+    for user in (*users, *examples):
+        if not _is_name(user):
+            raise DataError(f"{file}: expected names of users, found {user!r}")
     if len(set(users)) < len(users):
         twice = next(user for number, user in enumerate(users) if user in users[:number])
         raise DataError(f"{file}: user '{twice}' is listed twice in 'users'")
@@ -98,22 +100,31 @@ def _users(file: Path) -> Iterator[tuple[str, Array, Array]]:
     for user, count in zip(users, counts, strict=True):
         if user not in examples:
             raise DataError(f"{file}: user '{user}' is in 'users', but not in 'user_data'")
-        own = examples[user] if isinstance(examples[user], dict) else {}
-        x, y = own.get("x", []), own.get("y", [])
-        if not len(x) == len(y) == count:
-            raise DataError(
-                f"{file}: user '{user}' has {len(x)} images and {len(y)} labels, but num_samples is {count}"
-            )
+        where = f"{file}: user '{user}'"
+        x, y = (_list(where, examples[user], key) for key in ("x", "y"))
+        if type(count) is not int or not len(x) == len(y) == count:
+            raise DataError(f"{where} has {len(x)} images and {len(y)} labels, but num_samples is {count!r}")
         if count:
-            where = f"{file}: user '{user}'"
             yield user, _pixels(where, x), _labels(where, y)
+
+
+def _is_name(value: Any) -> bool:
+    """Whether a value is a text of which a file and a terminal can be told."""
+    return isinstance(value, str) and not any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in value)
+
+
+def _list(where: str, own: Any, key: str) -> list[Any]:
+    found = own.get(key, []) if isinstance(own, dict) else own
+    if not isinstance(found, list) or found is own:
+        raise DataError(f"{where}: expected lists 'x' and 'y', found {type(found).__name__}")
+    return found
 
 
 def _content(file: Path) -> dict[str, Any]:
     try:
-        content: Any = json.loads(file.read_bytes())
+        content: Any = parse_json(file.read_bytes())
     except (OSError, ValueError) as error:
-        raise DataError(f"{file}: expected a complete JSON file, but it cannot be read ({error})") from None
+        raise DataError(f"{file}: expected a complete JSON file, but it cannot be read ({one_line(error)})") from None
     table: dict[str, Any] = content if isinstance(content, dict) else {}
     for key, kind in KEYS.items():
         if not isinstance(table.get(key), kind):
@@ -125,18 +136,25 @@ def _content(file: Path) -> dict[str, Any]:
 
 def _pixels(where: str, x: list[Any]) -> Array:
     """Square grey images of numbers from 0 to 1."""
-    try:
-        flat = np.asarray(x, dtype=np.float64)
-    except (TypeError, ValueError):  # texts, or lists of different lengths
-        flat = np.empty(0)
+    flat = _numbers(x, "iuf")
     side = isqrt(flat.shape[1]) if flat.ndim == 2 else 0
     if not side or flat.shape[1] != side**2 or flat.min() < 0 or not flat.max() <= 1:
         raise DataError(f"{where}: expected images as lists of 784 numbers from 0 to 1, found something else")
-    return np.rint(flat * 255).astype(np.uint8).reshape(-1, side, side, 1)
+    pixels: Array = np.rint(flat * 255).astype(np.uint8).reshape(-1, side, side, 1)
+    return pixels
 
 
 def _labels(where: str, y: list[Any]) -> Array:
-    labels = np.asarray(y)
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+    labels = _numbers(y, "i")
+    if labels.ndim != 1:
         raise DataError(f"{where}: expected whole numbers from 0 to {len(CHARACTERS) - 1} as labels, found {y[0]!r}")
     return labels.astype(np.int64)
+
+
+def _numbers(values: list[Any], kinds: str) -> Array:
+    """As an array of one of these kinds; nothing, in no dimension that anybody expects, if there are others."""
+    try:
+        found = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        return np.empty((0, 0, 0))
+    return found if found.dtype.kind in kinds else np.empty((0, 0, 0))

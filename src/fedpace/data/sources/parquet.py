@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import types
 
-from fedpace.core import DataError
+from fedpace.core import DataError, one_line
+from fedpace.data._columns import is_text
 from fedpace.data._encode import encode
 from fedpace.data.data import Data
 from fedpace.data.examples import Array, Examples, Indices
@@ -82,6 +84,8 @@ def read(
         domains, domain_names = encode(f"{where}: domains", [_column(files, (domain,)) for files in splits])
     sides = []
     for files, split_labels, split_domains in zip(splits, labels, domains, strict=True):
+        if not len(split_labels):
+            raise DataError(f"{files[0]}: expected rows, found none")
         try:
             sides.append(
                 Examples(_images(files, len(split_labels), size), split_labels, classes, split_domains, domain_names)
@@ -101,14 +105,27 @@ def _column(files: list[Path], names: Sequence[str]) -> Array:
     for file in files:
         name = _column_name(file, names)
         with _readable(file):
-            parts.append(pq.read_table(file, columns=[name]).column(name).to_numpy())
+            parts.append(_values(f"{file}: column '{name}'", pq.read_table(file, columns=[name]).column(name)))
     return np.concatenate(parts)
+
+
+def _values(where: str, column: pa.ChunkedArray) -> Array:
+    """Integers or text, however they are encoded."""
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if not types.is_integer(kind) and not is_text(kind):
+        raise DataError(f"{where}: expected integers or text, found {column.type}")
+    values = column.cast(kind).cast(pa.int64() if types.is_integer(kind) else pa.string())
+    if values.null_count:
+        raise DataError(f"{where}: expected a value in each row, found {values.null_count} rows without")
+    found: Array = values.to_numpy()
+    return found
 
 
 def _encoded(files: list[Path]) -> Iterator[tuple[str, bytes]]:
     """The encoded images one by one, each with its place."""
     for file in files:
         name = _column_name(file, IMAGES)
+        _check_images(f"{file}: column '{name}'", _schema(file).field(name).type)
         row = 0
         with _readable(file):
             for batch in pq.ParquetFile(file).iter_batches(batch_size=1024, columns=[name]):
@@ -117,11 +134,19 @@ def _encoded(files: list[Path]) -> Iterator[tuple[str, bytes]]:
                     row += 1
 
 
+def _check_images(where: str, kind: pa.DataType) -> None:
+    inner = kind.field("bytes").type if types.is_struct(kind) and kind.get_field_index("bytes") >= 0 else pa.null()
+    if not any(is_kind(inner) for is_kind in (types.is_binary, types.is_large_binary, types.is_binary_view)):
+        raise DataError(f"{where}: expected images as structs with 'bytes', found {kind}")
+
+
 def _column_name(file: Path, names: Sequence[str]) -> str:
     found = _schema(file).names
     chosen = next((name for name in names if name in found), None)
     if chosen is None:
         raise DataError(f"{file}: expected a column '{' or '.join(names)}', found {', '.join(found)}; rename one")
+    if found.count(chosen) > 1:
+        raise DataError(f"{file}: expected one column '{chosen}', found {found.count(chosen)}")
     return chosen
 
 
@@ -136,7 +161,7 @@ def _readable(file: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
+        reason = one_line(error)[:200]
         raise DataError(
             f"{file}: expected a complete parquet file, but it is damaged ({reason}); fetch it again"
         ) from None

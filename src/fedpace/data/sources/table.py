@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv, types
 from pydantic import ValidationError
 
-from fedpace.core import ConfigError, DataError, Settings, did_you_mean, first_error
+from fedpace.core import ConfigError, DataError, Settings, did_you_mean, first_error, one_line
 from fedpace.data._columns import as_codes, as_numbers, is_readable, is_text, plain
 from fedpace.data.data import Data
 from fedpace.data.examples import Array, Column, Examples
@@ -42,7 +42,7 @@ class Reading(Settings):
         """The rows of ``table`` as examples; in an error it is called ``name``."""
         try:
             return Data(name, self._examples(table))
-        except DataError as error:
+        except (DataError, pa.ArrowException) as error:
             raise DataError(f"table '{name}': {error}") from None
 
     def _examples(self, table: pa.Table) -> Examples:
@@ -150,7 +150,7 @@ def read_table(path: Path) -> pa.Table:
     try:
         return reader(path)
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
+        reason = one_line(error)[:200]
         raise DataError(f"{path}: expected a complete {path.suffix} file, but it cannot be read ({reason})") from None
 
 

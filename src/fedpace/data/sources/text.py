@@ -60,6 +60,8 @@ def _table(path: Path, names: list[str]) -> dict[str, list[str]]:
         for name in names:
             if name not in table.column_names:
                 raise DataError(f"{path}: unknown column '{name}'; {did_you_mean(name, table.column_names)}")
+            if table.column_names.count(name) > 1:
+                raise DataError(f"{path}: expected one column '{name}', found {table.column_names.count(name)}")
         return {name: table[name].cast(pa.string()).fill_null("").to_pylist() for name in names}
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
