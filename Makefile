@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test browser lint bench docs clean
+.PHONY: demo test browser lint bench docs lock clean
 
 demo: $(VENV)/.installed
 	rm -rf runs/demo
@@ -37,6 +37,15 @@ bench: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	$(BIN)/pip install -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
+
+# Every version with the hashes of its files, for those who install nothing else: see SECURITY.md. Without torch and what
+# its builds for GPUs bring along, because which of these is right depends on the machine.
+GPU := triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-, cublas cuda-cupti cuda-nvrtc cuda-runtime \
+  cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)
+lock: $(VENV)/.installed-dev
+	$(BIN)/uv pip compile pyproject.toml -c constraints.txt --universal --python-version 3.11 --generate-hashes --quiet \
+	  $(foreach extra,flower hub llm text track,--extra $(extra)) $(foreach one,torch $(GPU),--no-emit-package $(one)) \
+	  --no-emit-index-url --no-annotate --custom-compile-command 'make lock' --output-file requirements.lock
 
 # torch goes first and exactly pinned: a wider range would fetch gigabytes of GPU libraries.
 $(VENV)/.torch: constraints.txt

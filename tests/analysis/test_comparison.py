@@ -169,7 +169,7 @@ def test_names_are_escaped(compare):
     comparison = compare({"[red]a|b<i>": {0: 0.1}})
     assert "[red]a|b<i>" in rendered(comparison.table())
     assert "[red]a|b&lt;i&gt;" in comparison._repr_html_()
-    assert r"[red]a\|b<i>" in comparison.to_markdown()
+    assert r"[red]a\|b&lt;i>" in comparison.to_markdown()
 
 
 def test_json_is_plain_and_holds_null_for_unknown(compare):

@@ -13,7 +13,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from fedpace.core import ConfigError, writing
+from fedpace.core import ConfigError, for_figure, writing
 from fedpace.tasks import ACCURACY, Metric
 
 # Okabe & Ito's palette for colour-blind readers, without its yellow, which vanishes on white.
@@ -67,7 +67,7 @@ def metric_above_similarity(
     for lower in grid[1]:
         lower.axhline(0, color=MUTED, linewidth=0.8, label="_zero")
     show_values(grid[0, 0].yaxis, metric)
-    grid[0, 0].set_ylabel(metric.name)
+    grid[0, 0].set_ylabel(for_figure(metric.name))
     grid[1, 0].set_ylabel("mean pairwise cosine")
     return figure, [(upper, lower) for upper, lower in grid.T]
 
@@ -97,7 +97,7 @@ def show_values(axis: Axis, metric: Metric) -> None:
 def heading(figure: Figure, title: str | None) -> None:
     """A bold title at the upper left, if there is one."""
     if title:
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", color=INK)
+        figure.suptitle(for_figure(title), x=0.01, ha="left", fontweight="bold", color=INK)
 
 
 def note(axes: Axes, text: str) -> None:

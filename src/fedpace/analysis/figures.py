@@ -30,7 +30,7 @@ from fedpace.analysis._style import (
     spread,
 )
 from fedpace.analysis.history import Curve, StageWindow, metric_curve, similarity_curve, stage_windows
-from fedpace.core import RoundRecord
+from fedpace.core import RoundRecord, for_figure
 from fedpace.tasks import ACCURACY, Metric
 
 MOST_BANDS = 5
@@ -75,7 +75,7 @@ def metric_curves(
     clean(axes)
     round_axis(axes)
     show_values(axes.yaxis, metric)
-    axes.set_ylabel(ylabel or metric.name)
+    axes.set_ylabel(ylabel or for_figure(metric.name))
     axes.margins(x=0)
     _label_ends(axes, ends, metric)
     counts = {len(runs) for runs in histories.values()}
@@ -93,7 +93,7 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[int, float, str, tuple[str, str
     for (last, value, method, (colour, dashes)), height in zip(ends, heights, strict=True):
         axes.plot([last], [value], "o", color=colour, markersize=5, clip_on=False, label="_end")
         axes.annotate(
-            f"{method}  {value:.1%}" if metric.percent else f"{method}  {value:.3g}",
+            f"{for_figure(method)}  {value:.1%}" if metric.percent else f"{for_figure(method)}  {value:.3g}",
             xy=(last, value),
             xytext=(1.06, height),
             textcoords=("axes fraction", "data"),
@@ -123,10 +123,10 @@ def seed_points(
         if found:
             axes.plot([np.mean(found)], [index], "|", color=INK, markersize=18, markeredgewidth=2)
     clean(axes)
-    axes.set_yticks(range(len(values)), list(values))
+    axes.set_yticks(range(len(values)), list(map(for_figure, values)))
     axes.set_ylim(len(values) - 0.5, -0.5)  # the first method on top, as in the table
     show_values(axes.xaxis, metric)
-    axes.set_xlabel(f"{xlabel or metric.name} (point: one {repetition}, bar: mean)", wrap=True)
+    axes.set_xlabel(f"{xlabel or for_figure(metric.name)} (point: one {repetition}, bar: mean)", wrap=True)
     heading(figure, title)
     return finish(figure, path)
 
@@ -203,7 +203,8 @@ def metric_and_similarity_of(
         round_axis(lower)
         rows = max(rows, _shade_stages(upper, lower, found, colours))
     for (upper, _), label in zip(columns, histories, strict=True):
-        upper.set_title(label, loc="left", fontsize=11, color=INK, pad=6 + 13 * rows)  # above the names of stages
+        pad = 6 + 13 * rows  # above the names of stages
+        upper.set_title(for_figure(label), loc="left", fontsize=11, color=INK, pad=pad)
     heading(figure, title)
     return finish(figure, path)
 
@@ -214,7 +215,7 @@ def _plot_similarity(axes: Axes, records: Sequence[RoundRecord]) -> None:
     named = set()
     for kind, group in groupby(measured, key=lambda pair: pair[1]):
         rounds = [number for number, _ in group]
-        marker, words = _KINDS.get(kind, ("D", f"of {kind}"))
+        marker, words = _KINDS.get(kind, ("D", for_figure(f"of {kind}")))
         label = "_" if kind in named else words  # matplotlib leaves a leading underscore out of the legend
         named.add(kind)
         ys = [values[number] for number in rounds]
@@ -258,7 +259,7 @@ def _shade_stages(upper: Axes, lower: Axes, windows: Sequence[StageWindow], colo
             row = next((i for i, end in enumerate(row_ends) if end < centre - half), len(row_ends))
             row_ends[row : row + 1] = [centre + half]
             upper.annotate(
-                window.stage,
+                for_figure(window.stage),
                 xy=(centre, 1),
                 xycoords=("data", "axes fraction"),
                 xytext=(0, 4 + 13 * row),

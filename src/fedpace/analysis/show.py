@@ -16,7 +16,7 @@ from rich.text import Text
 from fedpace.analysis.fairness import fairness, late_clients, on_own_tests
 from fedpace.analysis.history import metric_curve, stage_windows
 from fedpace.analysis.summary import Summary, summarise
-from fedpace.core import RoundRecord, Seconds
+from fedpace.core import RoundRecord, Seconds, for_terminal, printable
 from fedpace.tasks import ACCURACY, Metric
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -51,8 +51,8 @@ def _panel(title: str, rows: Rows) -> Panel:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     for name, value in rows:
-        grid.add_row(Text(name), Text(value))  # Text, because names and messages may hold [brackets]
-    return Panel(grid, title=title, title_align="left", border_style="dim")
+        grid.add_row(*(Text(printable(cell)) for cell in (name, value)))  # names and messages may hold [brackets]
+    return Panel(grid, title=for_terminal(title), title_align="left", border_style="dim")
 
 
 def _settings(run: Mapping[str, Any]) -> Rows:

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedpace.analysis._style import finish, heading, line_style, metric_above_similarity, note
+from fedpace.core import for_figure
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def sweep_figure(
             _plot(lower, [(x, p.similarity) for x, p in own], line_style(number if len(lines) > 1 else 1)[0], line)
         lower.set_xticks(range(len(names)), names)
         lower.set_xlim(-0.5, max(len(names), 1) - 0.5)
-        lower.set_xlabel(name)
+        lower.set_xlabel(for_figure(name))
     if any(len({(p.line, p.value) for p in points}) < len(points) for points in panels.values()):
         note(columns[0][0], "faint dot: one seed, line: mean")
     if len(lines) > 1:

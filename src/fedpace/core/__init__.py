@@ -40,8 +40,8 @@ from fedpace.core.seeds import derive, numpy_stream, torch_stream
 from fedpace.core.server_side import ServerSide
 from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
 from fedpace.core.sketch import sketch
-from fedpace.core.text import for_figure, for_markdown, for_terminal, one_line, printable, slug
-from fedpace.core.trust import is_import_path, refuse_import_paths, trusted_files
+from fedpace.core.text import for_figure, for_html, for_markdown, for_terminal, one_line, printable, slug
+from fedpace.core.trust import is_import_path, refuse_import_paths, refuse_links, trusted_files
 from fedpace.core.update import Tensors, Update, with_prefix
 from fedpace.core.weights import Weights, weight_of
 
@@ -87,6 +87,7 @@ __all__ = [
     "first_error",
     "folder_written_aside",
     "for_figure",
+    "for_html",
     "for_markdown",
     "for_terminal",
     "import_path",
@@ -98,6 +99,7 @@ __all__ = [
     "part",
     "printable",
     "refuse_import_paths",
+    "refuse_links",
     "scalings",
     "sketch",
     "slug",

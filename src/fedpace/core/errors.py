@@ -7,12 +7,14 @@ from difflib import get_close_matches
 
 from fedpace.core.text import one_line
 
+LONGEST_MESSAGE = 2_000  # characters
+
 
 class FedpaceError(Exception):
     """Base of all errors that the command line shows as one line and exit code 2."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))  # names and values from outside may hold anything
+        super().__init__(one_line(message)[:LONGEST_MESSAGE])  # names and values from outside may hold anything
 
 
 class ConfigError(FedpaceError):

@@ -1,12 +1,13 @@
 r"""Text from outside: names of clients, classes, methods and files, and what errors say, made safe to show.
 
 Whoever writes a file chooses such names. Each place where text is shown gives a meaning to characters of its own, so
-each has a function: HTML has :func:`html.escape` of what is :func:`printable`, a terminal :func:`for_terminal`, a page
-in Markdown :func:`for_markdown`, a figure :func:`for_figure`, and a file name :func:`slug`.
+each has a function: a terminal :func:`for_terminal`, HTML :func:`for_html`, a page in Markdown :func:`for_markdown`, a
+figure :func:`for_figure`, and a file name :func:`slug`.
 """
 
 from __future__ import annotations
 
+import html
 import re
 
 from rich.markup import escape
@@ -40,6 +41,15 @@ def for_terminal(text: object) -> str:
     '\\[red]a \\[/]'
     """
     return escape(one_line(text))
+
+
+def for_html(text: object) -> str:
+    """One line that a browser shows as it is, also within an attribute.
+
+    >>> for_html("<b>'a'")
+    '&lt;b&gt;&#x27;a&#x27;'
+    """
+    return html.escape(one_line(text))
 
 
 def for_markdown(text: object) -> str:

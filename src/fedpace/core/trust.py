@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
-from fedpace.core.errors import ConfigError
+from fedpace.core.errors import ConfigError, RunFolderError
 
 _trusted: ContextVar[bool] = ContextVar("files may name code to run", default=False)
 
@@ -51,6 +53,16 @@ def refuse_import_paths(values: Mapping[str, Any], where: str) -> None:
                 f"{where}: {key} = {value!r} is code to run, which files may name only if you trust their author: add "
                 "--trust, or fedpace.trusted_files() in Python"
             )
+
+
+def refuse_links(folder: Path, names: Iterable[str]) -> None:
+    """Fail if what will be written in a folder is a link, or holds one: it may lead to any file of the user's."""
+    if _trusted.get():
+        return
+    for name in names:
+        for path in (folder / name, *folder.glob(f"{name}/**/*")):
+            if path.is_symlink():
+                raise RunFolderError(f"{path}: expected no link in a run folder, found one to {os.readlink(path)}")
 
 
 def _leaves(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedpace.core import DataError
 from fedpace.core.errors import did_you_mean
+from fedpace.data._limits import MOST_CLASSES
 from fedpace.data.examples import Array, Indices
 
 
@@ -21,7 +22,13 @@ def encode(what: str, columns: Sequence[Array], known: tuple[str, ...] = ()) -> 
     """
     everything = np.concatenate(columns)
     if np.issubdtype(everything.dtype, np.integer):
-        names = known or tuple(map(str, range(int(everything.max(initial=-1)) + 1)))
+        largest = int(everything.max(initial=-1))
+        if largest >= MOST_CLASSES:
+            raise DataError(
+                f"{what}: expected classes from 0 to at most {MOST_CLASSES - 1}, found {largest}; number them without "
+                "gaps, or store them as strings"
+            )
+        names = known or tuple(map(str, range(largest + 1)))
         return [column.astype(np.int64) for column in columns], names
     values = set(everything.tolist())
     if not all(isinstance(value, str) for value in values):

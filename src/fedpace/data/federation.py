@@ -7,14 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from html import escape
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedpace.core import Inputs, PartitionError, derive, numpy_stream
+from fedpace.core import Inputs, PartitionError, derive, for_html, numpy_stream
 from fedpace.data.augmentations import Augmentation, augmented, parse_augmentations
 from fedpace.data.encoding import Encoding
 from fedpace.data.examples import Array, Arrays, Examples, Indices, Rows, Shape, per_input, taken
@@ -223,12 +222,12 @@ class Federation:
         )
 
     def _repr_html_(self) -> str:
-        header = "".join(f"<th>{escape(cell)}</th>" for cell in ("client", *(self.classes or ("examples",))))
+        header = "".join(f"<th>{for_html(cell)}</th>" for cell in ("client", *(self.classes or ("examples",))))
         rows = (
-            f"<tr><th>{escape(name)}</th>{''.join(f'<td>{count}</td>' for count in counts)}</tr>"
+            f"<tr><th>{for_html(name)}</th>{''.join(f'<td>{count}</td>' for count in counts)}</tr>"
             for name, counts in zip(self.client_names, self.counts(), strict=True)
         )
-        return f"<p>{escape(repr(self))}</p><table><tr>{header}</tr>{''.join(rows)}</table>"
+        return f"<p>{for_html(repr(self))}</p><table><tr>{header}</tr>{''.join(rows)}</table>"
 
 
 def kind_of_targets(examples: Examples) -> str:

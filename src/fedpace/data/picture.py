@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from rich.text import Text
 
-from fedpace.core import DataError, writing
+from fedpace.core import DataError, for_figure, for_terminal, writing
 from fedpace.data.examples import Indices
 from fedpace.data.federation import Federation
 
@@ -21,6 +21,7 @@ MOST_COLUMNS = 4
 BAR = 8  # columns of a full bar
 MOST_NUMBERED_CLASSES = 12
 MOST_BUBBLES = 40
+LONGEST_LABEL = 24
 MOST_PICTURES = 10  # clients, and classes
 FORMATS = (".pdf", ".png", ".svg")
 
@@ -40,12 +41,13 @@ def counts_table(federation: Federation) -> Table:
 
 
 def _bars(federation: Federation, counts: Indices, caption: str) -> Table:
-    table = Table(title=federation.name, caption=caption, show_footer=True)
+    table = Table(title=for_terminal(federation.name), caption=caption, show_footer=True)
     table.add_column("class", footer="all")
     for name, size in zip(federation.client_names, counts.sum(axis=1), strict=True):
-        table.add_column(f"client {name}" if name.isdecimal() else name, footer=f"{size:>5}")
+        table.add_column(f"client {name}" if name.isdecimal() else for_terminal(name), footer=f"{size:>5}")
     for label, row in zip(_kinds(federation), counts.T, strict=True):
-        table.add_row(label, *(Text(f"{count:>5} ").append_text(_bar(count, counts.max())) for count in row))
+        bars = (Text(f"{count:>5} ").append_text(_bar(count, counts.max())) for count in row)
+        table.add_row(for_terminal(label), *bars)
     return table
 
 
@@ -63,14 +65,15 @@ def _blocks(federation: Federation, counts: Indices, caption: str) -> Table:
     shown = _evenly(len(federation), MOST_ROWS)
     if len(shown) < len(federation):
         caption += f"; {len(shown)} of them shown"
-    table = Table(title=federation.name, caption=caption)
+    table = Table(title=for_terminal(federation.name), caption=caption)
     table.add_column("client")
     table.add_column("examples", justify="right")
     kinds = federation.classes
-    table.add_column(f"{len(kinds)} classes, {kinds[0]} to {kinds[-1]}" if kinds else "beside the largest")
+    title = f"{len(kinds)} classes, {kinds[0]} to {kinds[-1]}" if kinds else "beside the largest"
+    table.add_column(for_terminal(title))
     for client in shown:
         blocks = [_block(count, counts.max()) for count in counts[client]]
-        table.add_row(federation.client_names[client], str(counts[client].sum()), Text().join(blocks))
+        table.add_row(for_terminal(federation.client_names[client]), str(counts[client].sum()), Text().join(blocks))
     return table
 
 
@@ -90,16 +93,17 @@ def save_counts_figure(federation: Federation, path: str | Path) -> None:
     counts = federation.counts().T
     classes, clients = counts.shape
     figure = Figure(figsize=(min(4 + 0.3 * clients, 12), min(2 + 0.3 * classes, 12)), layout="constrained")
-    axes = figure.add_subplot(title=federation.name, xlabel="client", ylabel="class")
+    axes = figure.add_subplot(title=for_figure(federation.name), xlabel="client", ylabel="class")
     if clients <= MOST_BUBBLES:
         y, x = np.nonzero(counts)
         axes.scatter(x, y, s=250 * counts[y, x] / counts.max(), color="tab:blue", alpha=0.7)
-        axes.set_xticks(range(clients), federation.client_names, rotation=90 if clients > MOST_NUMBERED_CLASSES else 0)
+        names = list(map(_label, federation.client_names))
+        axes.set_xticks(range(clients), names, rotation=90 if clients > MOST_NUMBERED_CLASSES else 0)
         axes.margins(0.1)
     else:
         figure.colorbar(axes.imshow(counts, aspect="auto", origin="lower", cmap="viridis"), label="examples")
     if classes <= MOST_ROWS:
-        axes.set_yticks(range(classes), _kinds(federation))
+        axes.set_yticks(range(classes), list(map(_label, _kinds(federation))))
     with writing(path):
         figure.savefig(path, dpi=150)
 
@@ -117,19 +121,24 @@ def save_examples_figure(federation: Federation, path: str | Path) -> None:
     shards = [*(federation.clients[client] for client in clients), federation.test]
     names = [*(federation.client_names[client] for client in clients), "test"]
     figure = Figure(figsize=(1 + 0.6 * len(classes), 0.5 + 0.6 * len(shards)), layout="constrained")
-    figure.suptitle(federation.name)
+    figure.suptitle(for_figure(federation.name))
     grid = figure.subplots(len(shards), len(classes), squeeze=False)
     for row, shard, name in zip(grid, shards, names, strict=True):
-        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        row[0].set_ylabel(_label(name), rotation=0, ha="right", va="center")
         for axes, label in zip(row, classes, strict=True):
             axes.set(xticks=[], yticks=[], frame_on=False)
             found = np.flatnonzero(shard.labels == label)[:1]
             if len(found):
                 axes.imshow(shard.arrays(found)[0][0].squeeze(), cmap="gray", vmin=0, vmax=255)
     for axes, label in zip(grid[-1], classes, strict=True):
-        axes.set_xlabel(federation.classes[label])
+        axes.set_xlabel(_label(federation.classes[label]))
     with writing(path):
         figure.savefig(path, dpi=150)
+
+
+def _label(name: str) -> str:
+    """The name of a client or a class, which leaves room for the picture."""
+    return for_figure(name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…")
 
 
 def _evenly(count: int, most: int) -> Indices:

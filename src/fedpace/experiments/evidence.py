@@ -19,6 +19,7 @@ from fedpace.analysis import (
     paired_interval,
     similarity_curve,
 )
+from fedpace.core import for_markdown
 from fedpace.engine import read_run
 from fedpace.experiments.metrics import TITLES, measure
 from fedpace.experiments.reproduction import CaseJob, Metric, Reproduction, ScaleName
@@ -347,7 +348,7 @@ def _warnings(runs: Runs) -> list[str]:
     about: dict[str, dict[str, None]] = {}
     for run in runs:
         for warning in run["warnings"]:
-            about.setdefault(warning, {})[run["method"]] = None
+            about.setdefault(for_markdown(warning), {})[run["method"]] = None
     rows = len({run["method"] for run in runs})
     return [f"{'all rows' if 1 < rows == len(labels) else ', '.join(labels)}: {text}" for text, labels in about.items()]
 

@@ -13,7 +13,7 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedpace.core import ConfigError, RoundRecord, trusted_files, write_text
+from fedpace.core import ConfigError, RoundRecord, for_markdown, trusted_files, write_text
 from fedpace.engine import Listener
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.engines import node_of, run_on_grid
@@ -81,7 +81,7 @@ def write_app(
         "out": json.dumps(str(out)),
         "timeout": timeout,
         "clients": getattr(config.data.partition, "clients", None) or "N",
-        "description": config.description,
+        "description": for_markdown(config.description),
     }
     for source in sorted(_TEMPLATE.rglob("*.tpl")):
         target = folder / str(source.relative_to(_TEMPLATE)).removesuffix(".tpl").replace("app/", f"{package}/")

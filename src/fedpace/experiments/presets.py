@@ -59,7 +59,7 @@ def _read(preset: str, extended_by: tuple[str, ...] = ()) -> dict[str, Any]:
         raise ConfigError(f"unknown preset '{preset}'; {did_you_mean(preset, preset_names())}")
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOML's own kind among them, and numbers of too many digits
         raise ConfigError(f"{preset}: not valid TOML ({error})") from None
     except RecursionError:
         raise ConfigError(f"{preset}: not valid TOML (too many brackets within one another)") from None

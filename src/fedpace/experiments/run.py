@@ -14,7 +14,7 @@ from rich.console import Console
 from torch import nn
 
 from fedpace.analysis import Summary, metric_and_similarity, run_overview, summarise
-from fedpace.core import ConfigError, RoundRecord
+from fedpace.core import ConfigError, RoundRecord, refuse_links
 from fedpace.data import Data, Federation, load
 from fedpace.engine import (
     Attackers,
@@ -31,6 +31,18 @@ from fedpace.experiments.config import RunConfig
 from fedpace.experiments.tracking import trackers
 from fedpace.models import Model as Model
 from fedpace.tasks import ACCURACY, Metric, Task
+
+WRITTEN = (
+    ".lock",
+    "run.json",
+    "rounds.jsonl",
+    "checkpoint",
+    "clients",
+    "model.safetensors",
+    "tensorboard",
+    "curves.png",
+)
+"""What a run writes in its folder."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +113,8 @@ def execute(
     """Run a config. ``data``, ``model`` and ``executor`` replace what it names; ``out`` is the run folder."""
     if config.secure is not None and executor is None:
         raise ConfigError("secure: clients sum updates on Flower's nodes; expected --engine flower-…, found local")
+    if out is not None:
+        refuse_links(out, WRITTEN)
     federation = federate(config, data)
     plan = replace(config.plan(), task=task_of(federation, config.task), attackers=_attackers(config, federation))
     module = initial_model(config, federation, model, plan.task)

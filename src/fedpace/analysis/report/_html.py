@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import count
 from math import isfinite
 from textwrap import wrap
@@ -13,6 +12,7 @@ from typing import Any
 
 from fedpace.analysis._style import line_style
 from fedpace.analysis._tables import Side, TextTable
+from fedpace.core import for_html
 from fedpace.tasks import Metric
 
 Figure = dict[str, Any]
@@ -37,8 +37,8 @@ class Section:
     def html(self) -> str:
         """The section element."""
         body = self.body or '<p class="missing">Not measured in these runs.</p>'
-        reading = f'<p class="reading">{escape(self.reading)}</p>'
-        return f'<section id="{self.name}"><h2>{escape(self.title)}</h2>{reading}{body}</section>'
+        reading = f'<p class="reading">{for_html(self.reading)}</p>'
+        return f'<section id="{self.name}"><h2>{for_html(self.title)}</h2>{reading}{body}</section>'
 
 
 def text(label: str, width: int = 26) -> str:
@@ -47,7 +47,7 @@ def text(label: str, width: int = 26) -> str:
     >>> text("a <b>")
     'a &lt;b&gt;'
     """
-    return "<br>".join(map(escape, wrap(label, width)))
+    return "<br>".join(map(for_html, wrap(label, width)))
 
 
 def number(value: float, digits: int = 4) -> float | None:
@@ -70,7 +70,7 @@ def layout(**given: Any) -> dict[str, Any]:
 
 def axis(title: str = "", **given: Any) -> dict[str, Any]:
     """An axis with a faint grid that makes room for its own labels."""
-    named = {"title": {"text": title, "standoff": 8}} if title else {}
+    named = {"title": {"text": for_html(title), "standoff": 8}} if title else {}
     return {**named, "gridcolor": _FAINT, "zeroline": False, "automargin": True, **given}
 
 
@@ -95,15 +95,15 @@ def plot(figure: Figure, height: int, says: str) -> str:
     """A place that the page's script fills with a picture; ``says`` is its description for those who cannot see it."""
     # A label may hold "</script>": without "<" nothing in the JSON can end the element.
     data = json.dumps(figure, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    described = f'role="img" aria-label="{escape(says)}"'
+    described = f'role="img" aria-label="{for_html(says)}"'
     script = f'<script type="application/json">{data}</script>'
     return f'<div class="plot" style="height:{height}px" {described}>{script}</div>'
 
 
 def panel(label: str, aside: str, body: str | None, note: str = "") -> str:
     """One method's picture with its name above and a note below."""
-    head = f"<figcaption>{escape(label)} <small>{escape(aside)}</small></figcaption>"
-    below = f'<p class="note">{escape(note)}</p>' if note else ""
+    head = f"<figcaption>{for_html(label)} <small>{for_html(aside)}</small></figcaption>"
+    below = f'<p class="note">{for_html(note)}</p>' if note else ""
     return f'<figure class="panel">{head}{body or _MISSING}{below}</figure>'
 
 
@@ -118,8 +118,8 @@ def grid(panels: Sequence[str], width: int) -> str:
 def scale(colours: Sequence[str], low: str, high: str, aside: str = "") -> str:
     """What the colours of all panels of a section mean."""
     bar = f'<i style="background:linear-gradient(90deg,{",".join(colours)})"></i>'
-    more = f"<em>{escape(aside)}</em>" if aside else ""
-    return f'<p class="scale"><span>{escape(low)}</span>{bar}<span>{escape(high)}</span>{more}</p>'
+    more = f"<em>{for_html(aside)}</em>" if aside else ""
+    return f'<p class="scale"><span>{for_html(low)}</span>{bar}<span>{for_html(high)}</span>{more}</p>'
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int, title: str = "", caption: str = "") -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fedpace.analysis.differences import differences, flatten
 from fedpace.analysis.report._html import Section
 from fedpace.analysis.report._runs import Methods
+from fedpace.core import for_html
 
 _IDENTITY = {"method", "kind", "description", "seed", "tunable"}  # said elsewhere, or nothing that was set
 
@@ -29,7 +29,7 @@ def settings(methods: Methods) -> Section:
     reference, *others = methods
     rows = [_method(reference, methods, own)]
     rows += [_method(label, methods, dict(differences(configs[reference], configs[label]))) for label in others]
-    body = _list(common) + "".join(rows) + f'<p class="note">{escape(_versions())}</p>'
+    body = _list(common) + "".join(rows) + f'<p class="note">{for_html(_versions())}</p>'
     return Section("settings", "Settings", reading, body)
 
 
@@ -40,8 +40,8 @@ def _without_identity(config: Mapping[str, Any]) -> dict[str, Any]:
 def _method(label: str, methods: Methods, given: Mapping[str, str]) -> str:
     runs = methods[label]
     seeds = ", ".join(str(run.seed) for run in runs)
-    head = f"{escape(label)} <small>seed{'s' if len(runs) > 1 else ''} {escape(seeds)}</small>"
-    description = escape(str(runs[0].config.get("description") or ""))
+    head = f"{for_html(label)} <small>seed{'s' if len(runs) > 1 else ''} {for_html(seeds)}</small>"
+    description = for_html(str(runs[0].config.get("description") or ""))
     inner = _list(given) if given else '<p class="missing">Nothing differs from the first method.</p>'
     if not given and label == next(iter(methods)):
         inner = ""
@@ -49,7 +49,7 @@ def _method(label: str, methods: Methods, given: Mapping[str, str]) -> str:
 
 
 def _list(given: Mapping[str, str]) -> str:
-    items = (f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in given.items())
+    items = (f"<div><dt>{for_html(key)}</dt><dd>{for_html(value)}</dd></div>" for key, value in given.items())
     return f'<dl class="settings">{"".join(items)}</dl>'
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from fedpace.analysis.report.layers import agreement_of_layers
 from fedpace.analysis.report.settings import settings
 from fedpace.analysis.report.similarity import pairs_of_clients
 from fedpace.analysis.report.tables import comparison, cost, events
-from fedpace.core import ConfigError, write_text
+from fedpace.core import ConfigError, for_html, write_text
 
 # The browser itself refuses to load anything from elsewhere.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -41,13 +40,13 @@ def _page(title: str, methods: Methods, sections: Sequence[Section]) -> str:
     from plotly.offline import get_plotlyjs  # slow to import, and needed by nothing else
 
     links = "".join(f'<a href="#{section.name}">{section.name}</a>' for section in sections)
-    facts = "".join(f"<li><b>{escape(value)}</b> {escape(name)}</li>" for name, value in _facts(methods))
+    facts = "".join(f"<li><b>{for_html(value)}</b> {for_html(name)}</li>" for name, value in _facts(methods))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_asset('page.css')}</style></head>\n<body>"
-        f"<header><h1>{escape(title)}</h1><ul>{facts}</ul>{_inequalities(methods)}</header><nav>{links}</nav>\n<main>"
+        f"<title>{for_html(title)}</title><style>{_asset('page.css')}</style></head>\n<body>"
+        f"<header><h1>{for_html(title)}</h1><ul>{facts}</ul>{_inequalities(methods)}</header><nav>{links}</nav>\n<main>"
         + "\n".join(section.html() for section in sections)
         + f"</main>\n<script>{get_plotlyjs()}</script>\n<script>{_asset('page.js')}</script>\n</body></html>\n"
     )
@@ -64,7 +63,7 @@ def _inequalities(methods: Methods) -> str:
     found = unequal({label: runs[0].config for label, runs in methods.items()})
     if not found:
         return '<p class="note">Weighting, local work, rates, rounds, data and model are the same for all methods.</p>'
-    items = "".join(f"<li><b>{aspect}</b> {escape(grouped(values))}</li>" for aspect, values in found.items())
+    items = "".join(f"<li><b>{aspect}</b> {for_html(grouped(values))}</li>" for aspect, values in found.items())
     return f'<p class="note unequal">Methods differ in more than their names:</p><ul class="unequal">{items}</ul>'
 
 

@@ -9,6 +9,9 @@ from pydantic import Field
 from fedpace.core import Named, Registry
 from fedpace.data.data import Data
 
+LARGEST_SIDE = 4096
+"""Of an image that is resized; no model takes more."""
+
 
 class Source(Named, ABC):
     """Where data come from; its fields say which and in what form."""
@@ -21,7 +24,7 @@ class Source(Named, ABC):
 class ImageSource(Source, ABC):
     """A source of images, resized to ``size`` × ``size`` (bilinear) unless it is None."""
 
-    size: int | None = Field(None, ge=1)
+    size: int | None = Field(None, ge=1, le=LARGEST_SIDE)
 
 
 sources: Registry[Source] = Registry("data source", Source)

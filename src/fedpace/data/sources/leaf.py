@@ -123,7 +123,7 @@ def _list(where: str, own: Any, key: str) -> list[Any]:
 def _content(file: Path) -> dict[str, Any]:
     try:
         content: Any = parse_json(file.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: expected a complete JSON file, but it cannot be read ({one_line(error)})") from None
     table: dict[str, Any] = content if isinstance(content, dict) else {}
     for key, kind in KEYS.items():

@@ -14,6 +14,7 @@ from pyarrow import types
 from fedpace.core import DataError, one_line
 from fedpace.data._columns import is_text
 from fedpace.data._encode import encode
+from fedpace.data._parquet import DAMAGED, read_columns
 from fedpace.data.data import Data
 from fedpace.data.examples import Array, Examples, Indices
 from fedpace.data.sources._cache import cached
@@ -105,7 +106,8 @@ def _column(files: list[Path], names: Sequence[str]) -> Array:
     for file in files:
         name = _column_name(file, names)
         with _readable(file):
-            parts.append(_values(f"{file}: column '{name}'", pq.read_table(file, columns=[name]).column(name)))
+            column = read_columns(file, [name]).column(name)
+            parts.append(_values(f"{file}: column '{name}'", column))
     return np.concatenate(parts)
 
 
@@ -128,9 +130,11 @@ def _encoded(files: list[Path]) -> Iterator[tuple[str, bytes]]:
         _check_images(f"{file}: column '{name}'", _schema(file).field(name).type)
         row = 0
         with _readable(file):
-            for batch in pq.ParquetFile(file).iter_batches(batch_size=1024, columns=[name]):
-                for image in batch.column(0).to_pylist():
-                    yield f"row {row} of {file}", (image or {}).get("bytes") or b""
+            # One by one, and equal images once: a thousand of them may be far larger than the file.
+            reader = pq.ParquetFile(file, read_dictionary=[f"{name}.bytes"])
+            for batch in reader.iter_batches(batch_size=1024, columns=[name]):
+                for image in batch.column(0):
+                    yield f"row {row} of {file}", (image.as_py() or {}).get("bytes") or b""
                     row += 1
 
 
@@ -160,7 +164,7 @@ def _readable(file: Path) -> Iterator[None]:
     """A file that parquet cannot read is the user's error, with its name."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         reason = one_line(error)[:200]
         raise DataError(
             f"{file}: expected a complete parquet file, but it is damaged ({reason}); fetch it again"

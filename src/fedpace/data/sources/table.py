@@ -15,6 +15,8 @@ from pydantic import ValidationError
 
 from fedpace.core import ConfigError, DataError, Settings, did_you_mean, first_error, one_line
 from fedpace.data._columns import as_codes, as_numbers, is_readable, is_text, plain
+from fedpace.data._limits import check_header
+from fedpace.data._parquet import DAMAGED, read_columns
 from fedpace.data.data import Data
 from fedpace.data.examples import Array, Column, Examples
 from fedpace.data.sources._source import Source, sources
@@ -149,16 +151,17 @@ def read_table(path: Path) -> pa.Table:
         raise DataError(f"{path}: expected a file that ends in {' or '.join(READERS)}, found '{path.suffix}'")
     try:
         return reader(path)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         reason = one_line(error)[:200]
         raise DataError(f"{path}: expected a complete {path.suffix} file, but it cannot be read ({reason})") from None
 
 
 def _read_csv(path: Path) -> pa.Table:
+    check_header(path)
     return csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True))
 
 
-READERS: dict[str, Callable[[Path], pa.Table]] = {".csv": _read_csv, ".parquet": pq.read_table}
+READERS: dict[str, Callable[[Path], pa.Table]] = {".csv": _read_csv, ".parquet": read_columns}
 
 
 def is_parquet_table(path: Path) -> bool:
@@ -167,7 +170,7 @@ def is_parquet_table(path: Path) -> bool:
         return False
     try:
         return not set(IMAGES) & set(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError):
+    except DAMAGED:
         return True  # reading all of it says what is wrong
 
 

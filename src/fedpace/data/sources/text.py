@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import csv
 
 from fedpace.core import DataError, did_you_mean
 from fedpace.data._encode import encode
+from fedpace.data._limits import check_header
+from fedpace.data._parquet import DAMAGED, read_columns
 from fedpace.data.data import Data
 from fedpace.data.examples import Column
 from fedpace.data.sources._source import sources
@@ -56,20 +57,21 @@ def read_text(path: Path) -> str:
 def _table(path: Path, names: list[str]) -> dict[str, list[str]]:
     """Columns of text by name; where a row has none, the text is empty."""
     try:
-        table = pq.read_table(path) if path.suffix == ".parquet" else _csv(path, names)
+        table = read_columns(path) if path.suffix == ".parquet" else _csv(path, names)
         for name in names:
             if name not in table.column_names:
                 raise DataError(f"{path}: unknown column '{name}'; {did_you_mean(name, table.column_names)}")
             if table.column_names.count(name) > 1:
                 raise DataError(f"{path}: expected one column '{name}', found {table.column_names.count(name)}")
         return {name: table[name].cast(pa.string()).fill_null("").to_pylist() for name in names}
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: expected a table with texts, but it cannot be read ({reason})") from None
 
 
 def _csv(path: Path, names: list[str]) -> pa.Table:
     """Read in one block, because a text may be longer than the usual ones; numbers are text too."""
+    check_header(path)
     return csv.read_csv(
         path,
         csv.ReadOptions(block_size=min(path.stat().st_size + 1, 2**31 - 1)),

@@ -51,7 +51,7 @@ class Processes(Executor):
     forked from a process that knows CUDA cannot use it. The server aggregates on the host.
     """
 
-    workers: int | None = Field(None, ge=1)
+    workers: int | None = Field(None, ge=1, le=1024)  # a file may ask for any number
     turn_timeout: float | None = Field(None, gt=0, le=1e9)
 
     def start(
