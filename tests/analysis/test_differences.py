@@ -28,6 +28,8 @@ def test_rules_that_share_their_settings_are_fair():
         ("measuring.every", 2, "evaluation"),
         ("data.partition.alpha", 3.0, "data"),
         ("model", "linear", "model"),
+        ("privacy", {"noise": 1.0, "delta": 1e-5}, "privacy"),
+        ("local.private", {"noise": 1.0, "delta": 1e-5}, "privacy"),
     ],
 )
 def test_each_aspect_is_named_unless_it_is_meant(key, value, aspect):

@@ -288,6 +288,12 @@ def test_what_a_private_run_told_is_told(record, runs, tmp_path):
     assert found[row + 6] == "ε 2.25 at δ = 0.001 after 2 rounds"
 
 
+def test_what_clients_told_that_train_privately_is_told(record, tmp_path):
+    config = {"local": {"private": {"delta": 1e-3}}}
+    run = ReportedRun("private", 0, config, [record(0, 0.3, local_epsilon=1.5)])
+    assert "local ε 1.5 at δ = 0.001 after 1 rounds" in cells(write([run], tmp_path).text["events"])
+
+
 def test_cost_is_a_mean_over_seeds(curve, tmp_path):
     runs = [ReportedRun("a", 0, {}, curve([0.1] * 2)), ReportedRun("a", 1, {}, curve([0.1] * 4))]
     found = cells(write(runs, tmp_path).text["cost"])

@@ -146,6 +146,13 @@ def test_who_reached_a_bound_is_named_with_rounds(record):
     assert not any("Bounds" in line for line in shown(RUN, history[2:]))
 
 
+def test_clients_that_train_privately_say_what_they_told(record):
+    config = {"local": {"name": "sgd", "private": {"noise": 1.0, "delta": 1e-3}}}
+    lines = shown({"config": config}, [record(0, 0.3, local_epsilon=1.5), record(1, 0.3, local_epsilon=2.25)])
+    assert "local ε 2.25 at δ = 0.001 after 2 rounds" in lines
+    assert "protects one example of a client, from whoever sees what the client sends" in lines
+
+
 def test_a_private_run_says_what_it_told(record):
     history = [record(0, 0.3, epsilon=1.5), record(1, 0.3, epsilon=2.25)]
     config = {"privacy": {"noise": 1.0, "delta": 1e-3, "sampling": "fixed"}}

@@ -1,5 +1,5 @@
 from itertools import pairwise
-from math import nan
+from math import inf, nan
 
 import pytest
 
@@ -49,6 +49,13 @@ def test_similarity_that_was_not_measured_is_left_out():
     assert sorted(drawn(lower, "_seeds")) == [(1, 0.1), (1, 0.3), (2, 0.4)]
     assert drawn(lower, "mean") == [(1, pytest.approx(0.2)), (2, 0.4)]
     assert ticks(lower) == [(0, "0.5"), (1, "2"), (2, "16")]
+
+
+def test_the_lower_axis_may_show_something_else_and_a_value_may_be_infinite():
+    _, lower = sweep_figure({"ε": [SweepPoint(inf, 0.9, 0.3), SweepPoint(10, 0.5, 0.4)]}, below="agreement").axes
+    assert lower.get_ylabel() == "agreement"
+    assert ticks(lower) == [(0, "10"), (1, "∞")]
+    assert sweep_figure({"K": POINTS}).axes[1].get_ylabel() == "mean pairwise cosine"
 
 
 def test_a_column_per_parameter_on_the_same_scales():

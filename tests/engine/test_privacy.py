@@ -13,10 +13,10 @@ from fedpace.aggregation import Dampened
 from fedpace.core import ConfigError
 from fedpace.data import load
 from fedpace.engine import Cohort, Listener, Measuring, Processes, Serial, read_rounds, read_run, train
-from fedpace.engine.privacy import Ledger
-from fedpace.methods import LocalSGD
+from fedpace.engine.privacy import Ledger, LocalLedger
+from fedpace.methods import LocalSGD, Scaffold
 from fedpace.models import build
-from fedpace.server import Guard, Privacy, Schedule
+from fedpace.server import Annealing, Guard, Privacy, Schedule, Secure
 from tests.engine import small
 from tests.records import untimed
 from tests.stages import stage_with
@@ -113,6 +113,12 @@ def test_a_number_of_clients_is_expected_or_fixed():
     assert max(max(ledger(cohort, clients=30).sample(number, 0), default=0) for number in range(50)) < 20
 
 
+def test_within_secure_sums_the_noise_of_those_that_must_be_left_is_enough():
+    how = ledger(Cohort(number=8), sampling="fixed").private(0, 0, Secure(threshold=0.75, norm=2.0))
+    assert (how.clients, how.adding, how.norm) == (8, 6, 2.0)
+    assert ledger().private(0, 0).norm == 0
+
+
 def test_a_delta_that_gives_a_client_away_is_warned_of():
     assert ledger(clients=100, delta=0.009).check() == []
     (warning,) = ledger(clients=100, delta=0.01).check()
@@ -135,7 +141,7 @@ def test_without_the_accountant_there_is_one_line(monkeypatch):
         ledger().epsilon(1)
 
 
-def run(folder=None, resume=False, listeners=(), **changes):
+def run(folder=None, resume=False, listeners=(), model="linear", **changes):
     federation = load("digits").partition("iid", clients=12, seed=0)
     settings = {
         "executor": Serial(),
@@ -147,7 +153,7 @@ def run(folder=None, resume=False, listeners=(), **changes):
         "local": LocalSGD(max_steps=2, lr=0.01),
         "measuring": Measuring(per_client=0),
     }
-    module = build("linear", (1, 8, 8), 10, 0)
+    module = build(model, (1, 8, 8), 10, 0)
     plan = small.plan(**{**settings, **changes})
     return train(module, federation, plan, folder=folder, resume=resume, listeners=listeners)
 
@@ -183,7 +189,8 @@ def test_an_interrupted_private_run_resumes_bitwise(tmp_path, uninterrupted):
 
 
 def test_a_round_without_clients_is_a_round_like_others():
-    rare = run(cohort=Cohort(number=1), rounds=8)
+    rare, spread = (run(cohort=Cohort(number=1), rounds=8, executor=how) for how in (Serial(), Processes(workers=2)))
+    assert untimed(rare.records) == untimed(spread.records)
     empty = [record for record in rare.records if not record.cohort]
     assert empty
     assert [record.epsilon for record in rare.records] == sorted(record.epsilon for record in rare.records)
@@ -234,3 +241,95 @@ def test_with_little_noise_and_many_clients_a_private_run_learns():
     known = run(rounds=30, cohort=ALL, privacy=Privacy(noise=0.05, delta=1e-3))
     assert known.records[-1].headline > 0.6
     assert log(known.records[-1].epsilon) > 3
+
+
+STEPS = {"noise": 1.0, "delta": 1e-3}
+
+
+def told(*cohorts, clients=3, **settings):
+    """What clients with 96 examples each told after these rounds."""
+    federation = load("digits").partition("iid", clients=clients, seed=0, limit=288)
+    local = LocalSGD(**{"batch": 32, "epochs": 2, "private": STEPS, **settings})
+    found = LocalLedger(local, federation.clients, MEAN)
+    for number, cohort in enumerate(cohorts):
+        found.add(cohort, number)
+    return found.epsilon
+
+
+def test_a_pass_over_a_clients_examples_is_one_gaussian_mechanism():
+    """However many steps it has; the client that told most counts."""
+    for passes, found in (
+        (1, told([0, 1], epochs=1)),
+        (1, told([0], [1], epochs=1)),
+        (2, told([0], [0], epochs=1)),
+        (2, told([0])),
+        (1, told([0], max_steps=2)),
+        (2, told([0], max_steps=4)),  # the second pass was begun
+        (6, told([0, 1], [2], [1, 2], [1])),
+    ):
+        assert found == pytest.approx(told(*[[0]] * passes, epochs=1)), passes
+        exact = exact_gaussian(1.0 / sqrt(passes), 1e-3)
+        assert exact < found < 1.2 * exact
+
+
+def test_without_private_steps_nothing_is_told_of_what_examples_tell():
+    assert told([0], private=None) is None
+    assert told() == pytest.approx(0, abs=1e-2)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 0.1])
+def test_a_delta_that_gives_an_example_away_is_warned_of(delta):
+    federation = load("digits").partition("iid", clients=2, seed=0, limit=100)
+    steps = LocalSGD(private={"noise": 1.0, "delta": delta})
+    told = LocalLedger(steps, federation.clients, MEAN).check()
+    warning = (
+        "local.private: with delta = 0.1 all may be told of one of a client's 50 examples; expected less than 1/50"
+    )
+    assert [text.removesuffix(" = 0.02") for text in told] == ([warning] if delta == 0.1 else [])
+
+
+PRIVATE_STEPS = {
+    "privacy": None,
+    "guard": Guard(),
+    "local": LocalSGD(max_steps=2, batch=64, epochs=1, private={"noise": 0.5, "delta": 1e-3}),
+}
+
+
+def test_each_round_says_what_clients_told_of_an_example(tmp_path):
+    class Stop(Listener):
+        def finished_round(self, record):
+            if record.round == 1:
+                raise KeyboardInterrupt
+
+    whole = run(**PRIVATE_STEPS)
+    spent = [record.local_epsilon for record in whole.records]
+    assert 0 < spent[0] <= spent[-1]
+    assert spent == sorted(spent)
+    assert all(record.epsilon is None and record.train_loss is None for record in whole.records)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, listeners=[Stop()], **PRIVATE_STEPS)
+    run(tmp_path, resume=True, **PRIVATE_STEPS)
+    assert untimed(read_rounds(tmp_path)) == untimed(whole.records)
+    spread = run(**PRIVATE_STEPS, executor=Processes(workers=2))
+    assert torch.equal(small.weights(spread.module), small.weights(whole.module))
+
+
+def test_both_kinds_of_privacy_go_together():
+    both = run(local=PRIVATE_STEPS["local"])
+    assert all(record.epsilon > 0 < record.local_epsilon for record in both.records)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"local": Scaffold(private=STEPS)}, "'scaffold' uses examples for more .*; methods that work: proximal, sgd"),
+        ({"local": LocalSGD(private=STEPS, precision="bf16")}, "expected precision = 'float32', found 'bf16'"),
+        ({"schedule": Schedule(base=stage_with(sends="gradient"))}, "stage 'fedavg' asks clients for gradients"),
+        ({"schedule": Schedule(base=stage_with(search=Annealing()))}, "stage 'fedavg' asks clients for gradients"),
+        ({"model": "small_cnn"}, "BatchNorm mixes the examples of a batch"),
+    ],
+)
+def test_steps_that_tell_more_of_an_example_are_refused(changes, message):
+    model = changes.pop("model", "linear")
+    with pytest.raises(ConfigError, match=f"^local.private: {message}"):
+        run(model=model, **{**PRIVATE_STEPS, **changes})

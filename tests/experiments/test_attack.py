@@ -229,6 +229,18 @@ def test_a_model_that_never_saw_the_examples_gives_chance(by):
     assert found.hits < 0.1
 
 
+def test_noise_on_what_clients_send_hides_what_they_remember():
+    data = fedpace.load(noise(200, 0), test=noise(200, 1))
+    settings = {"local__lr": 0.01, "rounds": 5, "aggregate__weights": "uniform", "guard__clip__norm": 1.0}
+    for folder, private in ((RUN, {}), (Path("private"), {"privacy": {"epsilon": 1.0, "delta": 1e-3}})):
+        partition = {"name": "iid", "clients": 50}
+        config = fast_config(data__source="arrays", data__partition=partition, **settings, **private)
+        execute(config, data=data, out=folder)
+    open_one, private_one = (attack_membership(run, by="loss", data=data).attack for run in (RUN, "private"))
+    assert open_one.auc > 0.7
+    assert abs(private_one.auc - 0.5) < 4 * private_one.auc_error
+
+
 def test_shadow_models_are_trained_on_halves_of_what_is_attacked():
     config = fast_config(data__partition={"name": "iid", "clients": 3}, rounds=1)
     federation = federate(config)

@@ -38,6 +38,7 @@ def test_a_round_that_measured_nothing_shows_its_stage():
 def test_a_private_round_shows_its_epsilon():
     private = RoundRecord(round=0, stage="a", metrics={"accuracy": 0.5}, epsilon=1.234)
     assert note(private) == "[cyan]a[/] accuracy 50.00% ε 1.23"
+    assert note(RoundRecord(round=0, stage="a", local_epsilon=5)) == "[cyan]a[/] local ε 5.00"
 
 
 def test_a_batch_shows_all_rounds_and_only_the_runs_under_way():

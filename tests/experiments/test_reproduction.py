@@ -251,6 +251,11 @@ def test_agreement_of_exactly_tau_is_not_below_it():
     assert measure("below_tau", Result({}, records)) == pytest.approx((0.06 + 0.5) / 2)
 
 
+def test_agreement_is_a_mean_over_the_rounds_that_saw_clients():
+    records = [RoundRecord(round=i, agreement=Agreement(mean)) for i, mean in enumerate((0.5, None, 0.25))]
+    assert measure("agreement", Result({}, [*records, RoundRecord(round=3)])) == pytest.approx(0.375)
+
+
 @pytest.mark.parametrize(
     ("name", "label", "metric", "value"),
     [

@@ -74,6 +74,7 @@ def test_the_defaults_are_fedpaces():
         "clip": None,
         "accumulate": 1,
         "precision": "float32",
+        "private": None,
     }
 
 

@@ -7,8 +7,8 @@ import torch
 from pydantic import ValidationError
 
 from fedpace.aggregation import Dampened, Elected, Masked, Sums
-from fedpace.core import ConfigError, Layout, ServerSide
-from fedpace.server import Guard, Pace, Privacy, Private, Pruning, Schedule
+from fedpace.core import ConfigError, Layout, ServerSide, Update
+from fedpace.server import Collected, Guard, Pace, Privacy, PrivateRound, Pruning, Round, Schedule, Secure
 from fedpace.server.annealing import Annealing
 from tests.server.helpers import LAYOUT, THETA, buffers, server, updates
 from tests.stages import stage_with
@@ -20,7 +20,7 @@ ADAPTIVE = Guard(clip={"name": "adaptive", "first": 2.0, "rate": 0.5})
 
 
 def private(noise=1.0, clients=3.0, seed=0, **settings):
-    return Private(Privacy(noise=noise, delta=1e-5, **settings), clients, seed)
+    return PrivateRound(Privacy(noise=noise, delta=1e-5, **settings), clients, seed)
 
 
 def step(to, rows, how, number=0, **parts):
@@ -40,8 +40,8 @@ def noisy_server(guard=FIXED, layout=LAYOUT, vector=THETA, **stage):
     [
         ({"epsilon": 3.0}, "an epsilon means nothing without a delta"),
         ({"noise": 1.0}, "an epsilon means nothing without a delta"),
-        ({"delta": 1e-5}, "expected either noise or the epsilon of the whole run, found neither"),
-        ({"delta": 1e-5, "noise": 1.0, "epsilon": 1.0}, "found both"),
+        ({"delta": 1e-5}, "expected either noise or the epsilon of the whole run"),
+        ({"delta": 1e-5, "noise": 1.0, "epsilon": 1.0}, "and not both"),
         ({"delta": 1.0, "noise": 1.0}, "delta"),
         ({"delta": 1e-5, "noise": 0.0}, "noise"),
     ],
@@ -218,8 +218,12 @@ class Side(ServerSide):
         ({}, {"guard": FIXED.model_copy(update={"max_share": 0.5})}, "guard.max_share lets a client change how much"),
         ({"weights": "samples"}, {}, "weights by samples have no bound; expected guard.max_examples"),
         ({"rule": Elected()}, {}, "rule 'elected' needs each client's own update; rules that work: .*mean"),
-        ({"rule": Masked(agreement_weights="samples")}, {}, "rule 'masked' needs signs that are weighted by samples"),
-        ({"pace": Pace()}, {}, "a pace needs the size of each client's own update"),
+        (
+            {"rule": Masked(agreement_weights="samples")},
+            {},
+            "no noise is added to sums of votes; expected a rule that needs none",
+        ),
+        ({"pace": Pace()}, {}, "no noise is added to sums of sizes; expected a rule that needs none, and no pace"),
         ({"search": Annealing()}, {}, "a search looks at each client's own gradient"),
         ({}, {"server_side": Side({}, {})}, "the server's side of this method learns from each update alone"),
         ({}, {"held": buffers((1.0,))}, "BatchNorm statistics would travel without noise.*found 'weighted_mean'"),
@@ -231,6 +235,37 @@ def test_what_has_no_bound_is_refused_in_one_line(stage, options, message):
     with pytest.raises(ConfigError, match=f"^privacy.*{message}") as caught:
         server(schedule, **{"guard": FIXED, **options}).check_private()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("stage", "secure", "message"),
+    [
+        ({}, Secure(), "within secure sums by clients; expected norm"),
+        ({"rule": Dampened()}, Secure(norm=1.0), "no noise is added to sums of signs"),
+        ({"weights": "samples"}, Secure(norm=1.0), "within secure sums clients count alike"),
+    ],
+)
+def test_what_has_no_bound_within_secure_sums_is_refused_in_one_line(stage, secure, message):
+    schedule = Schedule(base=stage_with(**{**UNIFORM, **stage}))
+    with pytest.raises(ConfigError, match=f"^privacy.*{message}"):
+        server(schedule).check_private(secure)
+
+
+def test_within_secure_sums_clients_add_the_noise():
+    """So much each that the least number of them adds up to z · C; the server divides by the expected number."""
+    how = PrivateRound(Privacy(noise=1.5, delta=1e-5), 4.0, 0, norm=2.0, adding=9)
+    assert how.noise_of_each == pytest.approx(1.5 * 2.0 / 3)
+    to = noisy_server(Guard())
+    collected = Collected([Update(0), Update(1)], Sums(torch.ones(6), None, 2, 2.0))
+    report = to.exchange_sums(to.schedule.base.exchanges[0], collected, 4, private=how)
+    assert (to.vector - THETA).tolist() == pytest.approx([0.25] * 6)
+    assert report.used == 2
+
+
+def test_clients_of_a_private_round_are_asked_to_add_noise():
+    how = PrivateRound(Privacy(noise=1.0, delta=1e-5), 4.0, 0, norm=2.0, adding=4)
+    question = next(iter(Round(noisy_server(Guard()), 0, range(4), 0, secure=True, private=how)))
+    assert question.weighing.noise == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("policy", ["keep_server", "local"])

@@ -8,7 +8,7 @@ from fedpace.aggregation._magnitude import MagnitudeAgreement
 from fedpace.aggregation._mixing import Mixing
 from fedpace.aggregation._ordered import Ordered
 from fedpace.aggregation._range import largest_value
-from fedpace.aggregation._rule import AnyRule, Diagnostics, Rule, ScaledStream, Stream, Sums, rules
+from fedpace.aggregation._rule import AnyRule, Diagnostics, Quantity, Rule, ScaledStream, Stream, Sums, rules
 from fedpace.aggregation._scaled import SignScaled
 from fedpace.aggregation._signs import SignSum, highest_below, sign_type, threshold_count
 from fedpace.aggregation._thresholded import Thresholded
@@ -66,6 +66,7 @@ __all__ = [
     "NormClipping",
     "Ordered",
     "Projected",
+    "Quantity",
     "RootTrust",
     "Rows",
     "Rule",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedpace.aggregation._rule import WeightedSum
+from fedpace.aggregation._rule import Sums, WeightedSum
 from fedpace.aggregation._signs import blocks
 
 
@@ -23,6 +23,11 @@ class MagnitudeAgreement:
         """Take one client's update."""
         self._net.add(update, weight)
         self._travelled.add(update.abs(), weight)
+
+    def absorb(self, sums: Sums) -> None:
+        """Take updates and their sizes that were summed elsewhere."""
+        self._net.absorb(sums)
+        self._travelled.absorb(sums.of("sizes"))
 
     def finish(self) -> tuple[Tensor, Tensor]:
         """Δ and A; call once."""

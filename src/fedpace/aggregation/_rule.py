@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import frexp, ldexp
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import SerializeAsAny
@@ -20,19 +20,35 @@ from fedpace.core import ConfigError, Named, Registry, by_name, devices
 Diagnostics = dict[str, Any]
 MANY = 1000  # clients, among whom a robust rule bears some attackers
 
+Quantity = Literal["signs", "votes", "sizes"]
+"""What may be summed besides updates: sgn(uᵢ), wᵢ sgn(uᵢ) or wᵢ|uᵢ|."""
+
 
 @dataclass(frozen=True)
 class Sums:
-    """Updates that were summed before anybody saw one: Σ wᵢuᵢ, the integers Σ sgn(uᵢ), N clients, and Σ wᵢ > 0."""
+    """Updates that were summed before anybody saw one: Σ wᵢuᵢ of N clients, Σ wᵢ > 0, and what else was asked for.
+
+    That are the integers Σ sgn(uᵢ), ``votes`` Σ wᵢ sgn(uᵢ) and ``sizes`` Σ wᵢ|uᵢ|.
+    """
 
     total: Tensor
-    signs: Tensor
+    signs: Tensor | None
     clients: int
     weight: float
+    votes: Tensor | None = None
+    sizes: Tensor | None = None
 
     def count(self, signs: SignSum) -> None:
-        """Add the sums of signs to others."""
-        signs.absorb(self.signs, self.clients)
+        """Add the sums of signs to others, if they are known."""
+        if self.signs is not None:
+            signs.absorb(self.signs, self.clients)
+
+    def of(self, quantity: Quantity) -> Sums:
+        """The sums of another quantity, in the place of those of updates."""
+        found = getattr(self, quantity)
+        if found is None:
+            raise ConfigError(f"expected sums of {quantity}, which nobody asked for")
+        return replace(self, total=found)
 
 
 class Stream(ABC):
@@ -137,6 +153,11 @@ class Rule(Named, ABC):
     def beyond_sums(self) -> str | None:
         """What this rule must know besides :class:`Sums`; ``None`` if its stream can ``absorb`` them."""
         return "each client's own update"
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Which sums its stream absorbs besides that of updates."""
+        return ()
 
     @abstractmethod
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation._arrays import masked_softly
-from fedpace.aggregation._rule import Rule, ScaledStream, Stream, Sums, WeightedSum
+from fedpace.aggregation._rule import Quantity, Rule, ScaledStream, Stream, Sums, WeightedSum
 from fedpace.aggregation._signs import SignSum
 from fedpace.core import Weights, devices
 
@@ -27,6 +27,11 @@ class SignScaled(Rule):
     def beyond_sums(self) -> str | None:
         """Nothing: it is made of sums of updates and of signs."""
         return None
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Signs."""
+        return ("signs",)
 
     @abstractmethod
     def enough(self, all_votes: float) -> float:
@@ -61,7 +66,9 @@ class SignScaledStream(ScaledStream):
     def absorb(self, sums: Sums) -> None:
         """Take updates and signs that were summed elsewhere."""
         self._sum.absorb(sums)
-        sums.count(self.signs)
+        sums.of("signs").count(self.signs)
+        if self._votes is not None:
+            self._votes.absorb(sums.of("votes"))
 
     def split(self) -> tuple[Tensor, Tensor]:
         """The mean and its factors."""

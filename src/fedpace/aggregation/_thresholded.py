@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 
-from fedpace.aggregation._rule import Stream
+from fedpace.aggregation._rule import Quantity, Stream
 from fedpace.aggregation._scaled import SignScaled, SignScaledStream
 from fedpace.aggregation._signs import SLACK, Threshold, highest_below
 from fedpace.core import Weights
@@ -23,9 +23,9 @@ class Thresholded(SignScaled):
     threshold: Threshold = "inclusive"
 
     @property
-    def beyond_sums(self) -> str | None:
-        """Signs that were summed elsewhere have one vote each."""
-        return "signs that are weighted by samples" if self.agreement_weights == "samples" else None
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Signs, and where clients have votes by samples, these."""
+        return ("signs", "votes") if self.agreement_weights == "samples" else ("signs",)
 
     def enough(self, all_votes: float) -> float:
         """Where the threshold lies: sign sums are compared as integers, weighted shares up to rounding."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation._magnitude import MagnitudeAgreement
-from fedpace.aggregation._rule import Rule, ScaledStream, Stream, rules
+from fedpace.aggregation._rule import Quantity, Rule, ScaledStream, Stream, Sums, rules
 
 
 @rules.register("magnitude_dampened")
@@ -20,6 +20,15 @@ class MagnitudeDampened(Rule):
     tensor([ 3.0000, -0.4286])
     """
 
+    @property
+    def beyond_sums(self) -> None:
+        """Nothing: it is made of sums of updates and of their sizes."""
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Sizes."""
+        return ("sizes",)
+
     def start(self, size: int, clients: int, dtype: torch.dtype = torch.float32) -> Stream:
         """Begin a stream."""
         return _MagnitudeStream(size, dtype)
@@ -32,6 +41,9 @@ class _MagnitudeStream(ScaledStream):
 
     def add(self, update: Tensor, weight: float = 1.0) -> None:
         self._agreement.add(update, weight)
+
+    def absorb(self, sums: Sums) -> None:
+        self._agreement.absorb(sums)
 
     def split(self) -> tuple[Tensor, Tensor]:
         mean, agreement = self._agreement.finish()

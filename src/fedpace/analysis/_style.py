@@ -51,10 +51,15 @@ def blank(width: float = 7.0, height: float = 4.2) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+SIMILARITY = "mean pairwise cosine"
+
+
 def metric_above_similarity(
-    columns: int, width: float, metric: Metric = ACCURACY
+    columns: int, width: float, metric: Metric = ACCURACY, below: str = SIMILARITY
 ) -> tuple[Figure, list[tuple[Axes, Axes]]]:
     """An empty figure and the two panels of each of its columns; a row shares its y axis, a column its x axis.
+
+    What stands ``below`` is usually similarity.
 
     Two panels instead of two scales in one, because where two scales cross is the drawer's choice.
     """
@@ -68,7 +73,7 @@ def metric_above_similarity(
         lower.axhline(0, color=MUTED, linewidth=0.8, label="_zero")
     show_values(grid[0, 0].yaxis, metric)
     grid[0, 0].set_ylabel(for_figure(metric.name))
-    grid[1, 0].set_ylabel("mean pairwise cosine")
+    grid[1, 0].set_ylabel(below)
     return figure, [(upper, lower) for upper, lower in grid.T]
 
 

@@ -15,6 +15,7 @@ _ASPECTS = {
     "optimizer": ("local.optimizer", "local.momentum", "local.weight_decay"),
     "learning rate": ("local.lr", "local.rate"),
     "precision": ("local.precision",),
+    "privacy": ("privacy", "local.private"),
     "rounds": ("rounds",),
     "evaluation": ("measuring.every", "measuring.per_client", "measuring.clients"),
     "data": ("data.source", "data.size", "data.options", "data.partition", "data.shift", "data.augment"),
@@ -60,7 +61,9 @@ def unequal(configs: Mapping[str, Config], meant: Collection[str] = ()) -> dict[
     found = {}
     for aspect, keys in _ASPECTS.items():
         chosen = [key for key in dict.fromkeys(key for config in flat.values() for key in config) if _below(key, keys)]
-        varying = [key for key in chosen if key not in meant and len({config.get(key) for config in flat.values()}) > 1]
+        varying = [
+            key for key in chosen if not _below(key, meant) and len({config.get(key) for config in flat.values()}) > 1
+        ]
         if varying:
             found[aspect] = {method: _values(varying, config) for method, config in flat.items()}
     return found

@@ -154,7 +154,7 @@ def dropped_clients(records: Sequence[RoundRecord]) -> Rows:
     """Who was dropped, why and in which rounds."""
     rounds: dict[tuple[int, str], list[int]] = {}
     for record in records:
-        for drop in record.dropped:
+        for drop in (*record.dropped, *record.unmeasured):
             rounds.setdefault((drop.client, drop.reason), []).append(record.round)
     return _by_client(rounds)
 
@@ -173,17 +173,25 @@ def bounded_clients(records: Sequence[RoundRecord]) -> Rows:
 
 
 def privacy_of(config: Mapping[str, Any], records: Sequence[RoundRecord]) -> Rows:
-    """What the models of a private run tell of a client, and how that grew."""
-    spent = {record.round + 1: record.epsilon for record in records if record.epsilon is not None}
-    if not spent:
-        return []
-    settings = config.get("privacy") or {}
+    """What a private run told, and how that grew: models of a client, clients of an example."""
+    settings, steps = config.get("privacy") or {}, (config.get("local") or {}).get("private") or {}
     other = "in place of another" if settings.get("sampling") == "fixed" else "more or less"
-    curve = f"{sparkline([*spent.values()])}  {min(spent.values()):.3g} to {max(spent.values()):.3g}"
+    of_clients = {record.round + 1: record.epsilon for record in records if record.epsilon is not None}
+    of_examples = {record.round + 1: record.local_epsilon for record in records if record.local_epsilon is not None}
     return [
-        ("ε", f"{[*spent.values()][-1]:.4g} at δ = {settings.get('delta')} after {max(spent)} rounds"),
-        ("protects", f"one client {other}, from whoever sees the models"),
-        ("by round", curve),
+        *_spent("ε", of_clients, settings, f"one client {other}, from whoever sees the models"),
+        *_spent("local ε", of_examples, steps, "one example of a client, from whoever sees what the client sends"),
+    ]
+
+
+def _spent(name: str, by_round: Mapping[int, float], settings: Mapping[str, Any], protects: str) -> Rows:
+    if not by_round:
+        return []
+    values = list(by_round.values())
+    return [
+        (name, f"{values[-1]:.4g} at δ = {settings.get('delta')} after {max(by_round)} rounds"),
+        ("protects", protects),
+        ("by round", f"{sparkline(values)}  {min(values):.3g} to {max(values):.3g}"),
     ]
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isinf, isnan
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedpace.analysis._style import finish, heading, line_style, metric_above_similarity, note
+from fedpace.analysis._style import SIMILARITY, finish, heading, line_style, metric_above_similarity, note
 from fedpace.core import for_figure
 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One run of a sweep: the value it tried, its accuracy and its mean pairwise cosine (NaN: not measured).
+    """One run of a sweep: the value it tried, its accuracy, and its mean pairwise cosine or agreement (NaN: unknown).
 
     Points of one ``line`` are joined.
     """
@@ -29,20 +29,24 @@ class SweepPoint:
 
 
 def sweep_figure(
-    panels: Mapping[str, Sequence[SweepPoint]], path: str | Path | None = None, title: str | None = None
+    panels: Mapping[str, Sequence[SweepPoint]],
+    path: str | Path | None = None,
+    title: str | None = None,
+    *,
+    below: str = SIMILARITY,
 ) -> Figure:
     """Accuracy above, mean pairwise cosine below, with a column for each swept parameter (FedPACE, Fig. 6).
 
     A faint dot is one run, the line joins the means of the runs at each value. Values are evenly spaced, in order. If
-    there are several lines, a legend names them.
+    there are several lines, a legend names them. ``below`` names the lower axis where it shows something else.
     """
     lines = list(dict.fromkeys(point.line for points in panels.values() for point in points))
     tried = [sorted({point.value for point in points}) for points in panels.values()]
-    labels = [[f"{value:g}" for value in values] for values in tried]
+    labels = [["∞" if isinf(value) else f"{value:g}" for value in values] for values in tried]
     # Every tick has room for the longest label and a space, at a tenth of an inch per letter.
     letters = [len(names) * (max(map(len, names), default=0) + 1) for names in labels] + [len(name) for name in panels]
     width = 1 + len(panels) * max(2.6, 0.1 * max(letters, default=0))
-    figure, columns = metric_above_similarity(len(panels), max(width, 0.12 * len(title or "")))
+    figure, columns = metric_above_similarity(len(panels), max(width, 0.12 * len(title or "")), below=below)
     for (upper, lower), (name, points), values, names in zip(columns, panels.items(), tried, labels, strict=True):
         for number, line in enumerate(lines):
             own = [(values.index(p.value), p) for p in points if p.line == line]

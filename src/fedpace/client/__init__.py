@@ -4,9 +4,10 @@ from fedpace.client._work import ClientWork, Context, works
 from fedpace.client.batches import Batches
 from fedpace.client.evaluation import Evaluation
 from fedpace.client.gradient import Gradient
+from fedpace.client.private import Loss, PrivateSteps
 from fedpace.client.probe import Probe
 from fedpace.client.rates import Rate, rates
-from fedpace.client.training import Correction, LocalTraining, Loss, TrainingSettings
+from fedpace.client.training import Correction, LocalTraining, TrainingSettings
 
 __all__ = [
     "Batches",
@@ -17,6 +18,7 @@ __all__ = [
     "Gradient",
     "LocalTraining",
     "Loss",
+    "PrivateSteps",
     "Probe",
     "Rate",
     "TrainingSettings",

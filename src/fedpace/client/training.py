@@ -14,13 +14,11 @@ from torch import Tensor, nn
 from fedpace.client._work import Context
 from fedpace.client.batches import Batches
 from fedpace.client.optimizers import check_optimizer, make_optimizer, takes
+from fedpace.client.private import Loss, PrivateSteps
 from fedpace.client.rates import Constant, Rate, rates
 from fedpace.client.steps import AdamSteps, SGDSteps, Steps
 from fedpace.core import FlatModule, Inputs, Layout, Precision, by_name, devices
 from fedpace.data import Shard
-
-Loss = Callable[[nn.Module, Inputs, Tensor], Tensor]
-"""What a step makes smaller, of a batch."""
 
 Correction = Callable[[Tensor, Tensor], None]
 """Changes a batch's gradient in place before the step; also given where the model stands."""
@@ -32,7 +30,7 @@ class TrainingSettings(Batches):
     Parameters: ``optimizer``, any of ``torch.optim`` by name, with further parameters of its own in ``options``;
     ``rate``, how the learning rate changes over the rounds; ``clip``, the largest norm of a gradient; ``accumulate``,
     how many batches are averaged for one step; ``precision``, in which losses are computed: parameters, gradients
-    and all that is measured stay float32.
+    and all that is measured stay float32; ``private``, whether steps hide each example behind noise.
     """
 
     optimizer: str = "adam"
@@ -44,6 +42,7 @@ class TrainingSettings(Batches):
     clip: float | None = Field(None, gt=0, allow_inf_nan=False)
     accumulate: int = Field(1, ge=1)
     precision: Precision = "float32"
+    private: PrivateSteps | None = None
 
     @field_validator("optimizer")
     @classmethod
@@ -116,12 +115,14 @@ class LocalTraining:
         settings, model, pace = self.settings, self.context.model, self._pace()
         part = part or model.layout
         optimizer = optimizer or settings.steps_on(model, model.layout.runs(part))
+        private = settings.private
+        backward = self.backward if private is None else private.backward(self.loss, self.context.seed)
         losses = []
         with model.only(part):
             batches = settings.training_batches(self.shard, self.context, epochs=epochs, batch=batch)
             for group in _groups(batches, settings.accumulate):
                 model.gradient.zero_()
-                losses += [self.backward(model, *examples) for examples in group]
+                losses += [backward(model, *examples) for examples in group]
                 if len(group) > 1:
                     model.gradient.div_(len(group))
                 if self.correction is not None:

@@ -36,7 +36,7 @@ from fedpace.core.records import (
     Seconds,
     Similarity,
 )
-from fedpace.core.seeds import derive, numpy_stream, torch_stream
+from fedpace.core.seeds import Randomness, derive, numpy_stream, seed_of, torch_stream
 from fedpace.core.server_side import ServerSide
 from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
 from fedpace.core.sketch import sketch
@@ -64,6 +64,7 @@ __all__ = [
     "PartitionError",
     "Perturbation",
     "Precision",
+    "Randomness",
     "Registry",
     "RoundRecord",
     "RoundReport",
@@ -101,6 +102,7 @@ __all__ = [
     "refuse_import_paths",
     "refuse_links",
     "scalings",
+    "seed_of",
     "sketch",
     "slug",
     "torch_stream",

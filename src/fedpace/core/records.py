@@ -86,7 +86,8 @@ class RoundReport:
     parameters, ``frozen`` at the beginning of the round. ``clipped`` is there where updates were summed in secret: so
     many values lay outside the range of the sums. Of the clients that were used, ``capped`` ones counted for less than
     they claimed, and the updates of ``shortened`` ones were clipped to the length ``bound``, if there was one.
-    ``epsilon`` is what all models of a private run up to this one tell of a client, at the delta of the config.
+    ``epsilon`` is what all models of a private run up to this one tell of a client, at the delta of the config;
+    ``local_epsilon`` is what a client that trains privately told of one of its examples, the one that told most.
     ``still`` says why the model stayed as it was, if it did.
     """
 
@@ -109,6 +110,7 @@ class RoundReport:
     shortened: list[Count] = field(default_factory=list)
     bound: Length | None = None
     epsilon: Length | None = None
+    local_epsilon: Length | None = None
     still: str | None = None
 
 
@@ -118,7 +120,7 @@ class RoundRecord(RoundReport):
 
     ``metrics`` are those of the test set, under the names that the task gives them, its headline first; empty in a
     round that was not measured. ``client_metrics`` are those of each measured client, on examples that it trains on or
-    that it does not (``clients_on``). A figure that is not finite is ``None``.
+    that it does not (``clients_on``); ``unmeasured`` ones were asked in vain. A figure that is not finite is ``None``.
 
     >>> RoundRecord.from_json(RoundRecord(round=3, metrics={"accuracy": 0.5}).to_json()).headline
     0.5
@@ -131,6 +133,7 @@ class RoundRecord(RoundReport):
     metrics: dict[str, float | None] = field(default_factory=dict)
     client_metrics: dict[Count, dict[str, float | None]] = field(default_factory=dict)
     clients_on: Literal["train", "test"] = "train"
+    unmeasured: list[Dropped] = field(default_factory=list)
     seconds: Seconds = Seconds()
 
     @property

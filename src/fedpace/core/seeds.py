@@ -7,12 +7,22 @@ streams with different names are independent; the same name gives the same numbe
 from __future__ import annotations
 
 import json
+import secrets
 from hashlib import blake2b
+from typing import Literal
 
 import numpy as np
 import torch
 
 from fedpace.core.devices import HOST
+
+Randomness = Literal["seeded", "secret"]
+"""Numbers that follow from a run's seed, or such that nobody can repeat."""
+
+
+def seed_of(randomness: Randomness, seed: int) -> int:
+    """The ``seed``, or one from the operating system."""
+    return seed if randomness == "seeded" else secrets.randbits(62)
 
 
 def derive(seed: int, *names: str | int) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 from fedpace.core import ConfigError, DataError, Device, Layout, devices
 from fedpace.data import Federation
 from fedpace.engine.attackers import Attackers
-from fedpace.methods import Method
+from fedpace.methods import Method, methods
 from fedpace.server import Schedule
 from fedpace.tasks import Task
 
@@ -32,6 +34,27 @@ def check_task(local: Method, task: Task) -> None:
     if reason is not None:
         name = local.registered_name()
         raise ConfigError(f"'{name}' cannot learn the task '{task.registered_name()}': {reason}; choose another method")
+
+
+def check_private_steps(local: Method, schedule: Schedule, module: nn.Module) -> None:
+    """Refuse steps that tell more of an example than its clipped gradient."""
+    if local.private is None:
+        return
+    if not local.by_examples:
+        able = ", ".join(name for name in methods.names() if methods.get(name).by_examples)
+        raise ConfigError(
+            f"local.private: '{local.registered_name()}' uses examples for more than the gradients of its steps; "
+            f"methods that work: {able}"
+        )
+    if local.precision != "float32":
+        raise ConfigError(f"local.private: expected precision = 'float32', found '{local.precision}'")
+    if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules()):
+        raise ConfigError("local.private: BatchNorm mixes the examples of a batch; expected a model with another norm")
+    for stage in schedule.all:
+        if stage.search is not None or any(exchange.sends == "gradient" for exchange in stage.exchanges):
+            raise ConfigError(
+                f"local.private: stage '{stage.name}' asks clients for gradients, which have no noise; expected updates"
+            )
 
 
 def check_device(local: Method, device: Device) -> None:

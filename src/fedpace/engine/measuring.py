@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from math import isnan
 from typing import Any, Literal
 
 from pydantic import Field
 
 from fedpace.client import Evaluation
-from fedpace.core import ClientError, Settings, Tensors, Update
+from fedpace.core import ClientError, Dropped, Settings, Tensors, Update, one_line
 from fedpace.data import Federation
 from fedpace.engine.worker import Turn
 from fedpace.tasks import Sums, Task, added
+
+log = logging.getLogger("fedpace")
 
 CHUNK = 500  # test images per turn: fixed, so that sums do not depend on the number of workers
 
@@ -50,14 +54,52 @@ class Measuring(Settings):
 
 
 def collect(answers: Iterable[tuple[Turn, Update]], task: Task, *, personal: bool = False) -> dict[str, Any]:
-    """Metrics on the test set and of each client; of ``personal`` models, those over all clients' tests."""
+    """Metrics on the test set and of each client; of ``personal`` models, those over all clients' tests.
+
+    Clients whose answers say nothing are ``unmeasured``: left out and named. Without any figure at all the run ends.
+    """
     total: Sums = {}
     clients: dict[int, dict[str, float]] = {}
+    unmeasured: list[Dropped] = []
     for turn, answer in answers:
-        if answer.failure:
-            raise ClientError(f"the model could not be evaluated: {answer.failure}")
-        if turn.on == "test" or personal:
+        if turn.on == "test":
+            if answer.failure:
+                raise ClientError(f"the model could not be evaluated: {answer.failure}")
             total = added(total, answer.metrics)
-        if turn.on != "test" and answer.metrics:
-            clients[turn.client] = task.measured(answer.metrics)
-    return {"metrics": task.measured(total), "client_metrics": clients}
+            continue
+        found = _measured(answer, task)
+        if isinstance(found, str):
+            log.warning("evaluation of client %d dropped: %s", turn.client, found)
+            unmeasured.append(Dropped(turn.client, f"evaluation: {found}"))
+        elif found:
+            clients[turn.client] = found
+            total = added(total, answer.metrics) if personal else total
+    if not total and unmeasured:
+        raise ClientError(f"the model could not be evaluated; the first client with {unmeasured[0].reason}")
+    try:
+        metrics = task.measured(total)
+    except ArithmeticError as error:
+        if not personal:
+            raise
+        log.warning("the clients' sums make no figure together: %s", one_line(error))  # one of them lies
+        metrics = {}
+    return {"metrics": metrics, "client_metrics": clients, "unmeasured": unmeasured}
+
+
+def _measured(answer: Update, task: Task) -> dict[str, float] | str:
+    """A client's metrics, or why there are none; a client without examples has none and did nothing wrong."""
+    if answer.failure or not answer.metrics:
+        return answer.failure or {}
+    try:
+        if not answer.metrics["count"] > 0:
+            raise ValueError(f"expected a count above 0, found {answer.metrics['count']:g}")
+        found = task.measured(answer.metrics)
+        if wrong := [each.name for each in task.metrics if each.percent and not _may_be_share(found[each.name])]:
+            raise ValueError(f"{wrong[0]}: expected a share, found {found[wrong[0]]:g}")
+        return found
+    except Exception as error:  # whatever a task says to sums that are not its own
+        return f"its sums cannot be used ({type(error).__name__}: {one_line(error)})"
+
+
+def _may_be_share(value: float) -> bool:
+    return isnan(value) or 0 <= value <= 1

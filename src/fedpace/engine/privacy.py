@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedpace.core import ConfigError
+from fedpace.data import Shard
 from fedpace.engine.cohort import Cohort
-from fedpace.server import Privacy, Private, Schedule
+from fedpace.methods import Method
+from fedpace.server import Privacy, PrivateRound, Schedule, Secure
 
-# Rényi orders: ε is the smallest that any of them allows. Below 2 sums of the accountant may not converge.
+# Rényi orders: ε is the smallest that any of them allows.
 ORDERS = (*(order / 4 for order in range(8, 44)), *range(11, 65), 72, 80, 96, 128, 192, 256)
 LEAST_NOISE = 0.05  # with less, ε is in the hundreds and says nothing
 
@@ -33,9 +39,8 @@ class Release:
     def event(self, noise: float) -> Any:
         """The same as the accountant says it."""
         accounting = _library()
-        multiplier = (
-            noise / self.exchanges**0.5
-        )  # several sums over the same clients tell as much as one with less noise
+        # Several sums over the same clients tell as much as one with less noise.
+        multiplier = noise / self.exchanges**0.5
         gaussian = accounting.GaussianDpEvent(multiplier / 2 if self.fixed else multiplier)
         if self.share >= 1:
             return gaussian
@@ -61,9 +66,13 @@ class Ledger:
             return float(self.cohort.size(self.population, number))
         return self.cohort.chance(self.population, number) * self.cohort.there(self.population, number)
 
-    def private(self, number: int, seed: int) -> Private:
+    def private(self, number: int, seed: int, secure: Secure | None = None) -> PrivateRound:
         """What the server needs to know to make a round private."""
-        return Private(self.privacy, self.clients(number), self.privacy.seed(seed))
+        clients, randomness = self.clients(number), self.privacy.seed(seed)
+        if secure is None:
+            return PrivateRound(self.privacy, clients, randomness)
+        _, least = secure.counts(round(clients))
+        return PrivateRound(self.privacy, clients, randomness, secure.norm or 0.0, least)
 
     def sample(self, number: int, seed: int) -> list[int]:
         """The clients of a round."""
@@ -94,9 +103,10 @@ class Ledger:
 
         known = self._accountant, event, target, self.privacy.delta
         try:
-            found = accounting.calibrate_dp_mechanism(
-                *known, accounting.LowerEndpointAndGuess(LEAST_NOISE, 1.0), tol=1e-3
-            )
+            with _quiet():
+                found = accounting.calibrate_dp_mechanism(
+                    *known, accounting.LowerEndpointAndGuess(LEAST_NOISE, 1.0), tol=1e-3
+                )
         except accounting.mechanism_calibration.NoBracketIntervalFoundError:
             raise ConfigError(f"privacy: no noise has epsilon = {target:g} after {rounds} rounds") from None
         settings = self.privacy.model_copy(update={"noise": float(found), "epsilon": None})
@@ -126,7 +136,8 @@ class Ledger:
 
     def _rdp(self, release: Release) -> NDArray[np.float64]:
         if release not in self._known:
-            accountant = self._accountant().compose(release.event(self.privacy.noise or 0.0))
+            with _quiet():
+                accountant = self._accountant().compose(release.event(self.privacy.noise or 0.0))
             self._known[release] = np.asarray(accountant.rdp)
         return self._known[release]
 
@@ -136,9 +147,61 @@ class Ledger:
         return _library().rdp.RdpAccountant(ORDERS, chosen)
 
 
+@dataclass
+class LocalLedger:
+    """What clients that train privately told of an example, whoever sees what they send; the client that told most.
+
+    A pass over its examples uses each of them once, in one step: that is one Gaussian mechanism, however many steps a
+    pass has, and an example that is blank instead changes one clipped gradient. No chance of being drawn is counted on.
+    """
+
+    local: Method
+    shards: Sequence[Shard]
+    schedule: Schedule
+    _passes: Counter[int] = field(default_factory=Counter, init=False)
+
+    def add(self, cohort: Sequence[int], number: int) -> None:
+        """Note that these clients trained in a round."""
+        turns = len(self.schedule.stage(number).exchanges)
+        for client in cohort:
+            shard = self.shards[client]
+            self._passes[client] += turns * ceil(self.local.steps(shard) / self.local.steps(shard, epochs=1))
+
+    def check(self) -> list[str]:
+        """What the user should know."""
+        largest = max(map(len, self.shards))
+        if self.local.private is None or self.local.private.delta < 1 / largest:
+            return []
+        return [
+            f"local.private: with delta = {self.local.private.delta:g} all may be told of one of a client's {largest} "
+            f"examples; expected less than 1/{largest} = {1 / largest:.2g}"
+        ]
+
+    @property
+    def epsilon(self) -> float | None:
+        """ε up to now, of each example by itself; nothing where clients do not train privately."""
+        private = self.local.private
+        if private is None:
+            return None
+        most = max(self._passes.values(), default=0)
+        return epsilon_of(most * np.array(ORDERS) / (2 * private.noise**2), private.delta)
+
+
 def epsilon_of(rdp: NDArray[np.float64], delta: float | None) -> float:
     """ε of Rényi divergences by order."""
     return float(_library().rdp.compute_epsilon(ORDERS, np.broadcast_to(rdp, len(ORDERS)), delta)[0])
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The accountant warns of each order that it leaves out; ε is then the smallest of the others, and as true."""
+    logger = logging.getLogger("absl")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _library() -> Any:

@@ -29,14 +29,21 @@ from fedpace.core import (
 )
 from fedpace.data import Federation
 from fedpace.engine.attackers import Attackers
-from fedpace.engine.checks import check_classes, check_device, check_personal, check_task, check_trusted
+from fedpace.engine.checks import (
+    check_classes,
+    check_device,
+    check_personal,
+    check_private_steps,
+    check_task,
+    check_trusted,
+)
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.description import Upgrade
 from fedpace.engine.events import Listener
 from fedpace.engine.executors import Execution, Executor, Processes
 from fedpace.engine.folder import RunFolder
 from fedpace.engine.measuring import Measuring, collect
-from fedpace.engine.privacy import Ledger
+from fedpace.engine.privacy import Ledger, LocalLedger
 from fedpace.engine.recorder import Recorder
 from fedpace.engine.states import ClientStates
 from fedpace.engine.worker import CLASSIFICATION, Turn
@@ -144,20 +151,26 @@ class Training:
             server_side=plan.local.server_side(layout, len(federation)),
             ruled=plan.local.ruled(layout),
         )
-        if execution.secure and plan.attackers is not None:
+        if execution.secure is not None and plan.attackers is not None:
             raise ConfigError("secure: attackers forge updates that they see, but nobody sees any; drop one of both")
-        if execution.secure:
-            self.server.check_sums(self.cohort_size)
+        if execution.secure is not None:
+            self.server.check_sums(self.cohort_size, execution.secure)
         self._ledger = None if plan.privacy is None else self._opened(plan.privacy)
+        check_private_steps(plan.local, plan.schedule, module)
+        self._told = LocalLedger(plan.local, federation.clients, plan.schedule)
+        self.warnings += self._told.check()
         self._states = ClientStates()
         self._first_state = plan.local.first_state(self._model)
 
     def _opened(self, privacy: Privacy) -> Ledger:
         """The ledger of a private run, with as much noise as its ε asks for."""
-        if self._execution.secure:
-            raise ConfigError("secure: noise is added by who sees the updates' lengths; expected no privacy")
-        self.server.check_private()
-        plan = self.plan
+        plan, secure = self.plan, self._execution.secure
+        self.server.check_private(secure)
+        if secure is not None and privacy.sampling != "fixed":
+            raise ConfigError(
+                "privacy: within secure sums the server knows who takes part; expected sampling = 'fixed', found "
+                f"'{privacy.sampling}'"
+            )
         ledger = Ledger(privacy, plan.cohort, len(self.federation), plan.schedule).with_noise(plan.rounds)
         self.warnings += ledger.check()
         adaptive = isinstance(plan.guard.clip, Adaptive)
@@ -203,6 +216,8 @@ class Training:
     def _rounds(self, folder: RunFolder | None, records: list[RoundRecord]) -> Outcome:
         for message in self.warnings:
             self._warn(message)
+        for record in records:
+            self._told.add(record.cohort, record.round)
         for number in range(len(records), self.plan.rounds):
             reason = self._standstill(records)
             if reason is not None:
@@ -256,6 +271,9 @@ class Training:
         report, seconds = self._converse(number, cohort)
         if self._ledger is not None:
             report = replace(report, epsilon=self._ledger.epsilon(number + 1))
+        if self.plan.local.private is not None:
+            self._told.add(cohort, number)
+            report = replace(report, local_epsilon=self._told.epsilon)
         start = perf_counter()
         measured = self._evaluate(number, cohort)
         seconds = replace(seconds, evaluate=perf_counter() - start)
@@ -276,8 +294,10 @@ class Training:
             cohort,
             self.plan.seed,
             partial(self._keep, number),
-            secure=self._execution.secure,
-            private=None if self._ledger is None else self._ledger.private(number, self.plan.seed),
+            secure=self._execution.secure is not None,
+            private=None
+            if self._ledger is None
+            else self._ledger.private(number, self.plan.seed, self._execution.secure),
         )
         for question in under_way:
             model = question.vector, question.buffers

@@ -30,6 +30,7 @@ TITLES = {
     "worst_decile": "Last round: mean accuracy of the worst tenth of the clients (%)",
     "late": "Last round: mean accuracy of the clients that join late or never (%)",
     "below_tau": "Coordinates whose agreement is below 0.4, mean over rounds (%)",
+    "agreement": "Agreement of the clients' signs, mean over rounds (%)",
     "attack": "Accuracy of the membership attack (%)",
     "majority": "Share of the most frequent class in the test set (%)",
 }
@@ -61,6 +62,10 @@ def below_tau_curve(records: Sequence[RoundRecord]) -> dict[int, float]:
 
 def _below_tau(result: Result) -> float:
     return _mean(below_tau_curve(result.records).values())
+
+
+def _agreement(result: Result) -> float:
+    return _mean([r.agreement.mean for r in result.records if r.agreement is not None and r.agreement.mean is not None])
 
 
 def _participating(result: Result) -> float:
@@ -108,6 +113,7 @@ _SPECIAL: dict[Metric, Callable[[Result], float]] = {
     "worst_decile": _worst_decile,
     "late": _late,
     "below_tau": _below_tau,
+    "agreement": _agreement,
     "attack": _attack,
     "majority": _majority,
 }

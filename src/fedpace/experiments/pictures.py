@@ -114,16 +114,27 @@ def _agreement_by_layer(reproduction: Reproduction, jobs: Sequence[CaseJob], res
 
 
 def _sweep(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
-    """The first metric of the table; rows that are compared with a base are another line than it."""
+    return sweep_figure(_tried("similarity", reproduction, jobs, results), title=reproduction.title)
+
+
+def _sweep_of_agreement(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    tried = _tried("agreement", reproduction, jobs, results)
+    return sweep_figure(tried, title=reproduction.title, below="agreement of signs")
+
+
+def _tried(
+    below: Metric, reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]
+) -> dict[str, list[SweepPoint]]:
+    """The first metric of the table, and another; rows that are compared with a base are another line than it."""
     panels: dict[str, list[SweepPoint]] = {}
     for job, result in zip(jobs, results, strict=True):
         variant = reproduction.methods[job.label]
         if variant.value is not None:
             line = job.label.removeprefix(variant.versus).strip() if variant.versus else ""
             accuracy = measure(reproduction.metrics[0], result)
-            point = SweepPoint(variant.value, accuracy, result.summary.similarity, line or "mean")
+            point = SweepPoint(variant.value, accuracy, measure(below, result), line or "mean")
             panels.setdefault(variant.panel, []).append(point)
-    return sweep_figure(panels, title=reproduction.title)
+    return panels
 
 
 def _robust_and_fair(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
@@ -161,6 +172,7 @@ _PICTURES: dict[Picture, Callable[[Reproduction, Sequence[CaseJob], Sequence[Res
     "seeds": _seeds,
     "accuracy_and_similarity": _accuracy_and_similarity,
     "sweep": _sweep,
+    "sweep_of_agreement": _sweep_of_agreement,
     "agreement_by_layer": _agreement_by_layer,
     "robust_and_fair": _robust_and_fair,
 }

@@ -39,9 +39,11 @@ def progress_bars(console: Console) -> Progress:
 
 
 def note(record: RoundRecord) -> str:
-    """Stage and headline metric of a round, and its ε where it is private, as the bar shows them."""
+    """Stage and headline metric of a round, and ε where the run is private, as the bar shows them."""
     told = "" if record.epsilon is None else f"ε {record.epsilon:.2f}"
-    return " ".join(filter(None, (f"[cyan]{for_terminal(record.stage)}[/]", for_terminal(measured(record)), told)))
+    local = "" if record.local_epsilon is None else f"local ε {record.local_epsilon:.2f}"
+    stage = f"[cyan]{for_terminal(record.stage)}[/]"
+    return " ".join(filter(None, (stage, for_terminal(measured(record)), told, local)))
 
 
 def measured(record: RoundRecord) -> str:

@@ -36,6 +36,7 @@ Metric = Literal[
     "worst_decile",
     "late",
     "below_tau",
+    "agreement",
     "attack",
     "majority",
 ]
@@ -46,6 +47,7 @@ Picture = Literal[
     "seeds",
     "accuracy_and_similarity",
     "sweep",
+    "sweep_of_agreement",
     "agreement_by_layer",
     "robust_and_fair",
 ]

@@ -23,12 +23,19 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # BatchNor
 
 
 def values(array: Array) -> NDArray[Any]:
-    """What ``array.numpy()`` returns, but read-only, where it lies: nothing is copied, and no header parsed twice."""
+    """What ``array.numpy()`` returns, but read-only, where it lies: nothing is copied, and no header parsed twice.
+
+    Somebody else wrote the bytes. They have to be what numpy writes of real numbers, whole and with nothing after it.
+    """
     data = array.data
-    end = 10 + int.from_bytes(data[8:10], "little")
     if array.stype != "numpy.ndarray" or data[:8] != b"\x93NUMPY\x01\x00":
-        return array.numpy()  # as Flower may write it tomorrow
+        raise ValueError("expected an array in numpy's format 1.0")
+    end = 10 + int.from_bytes(data[8:10], "little")
     shape, order, dtype = _header(data[:end])
+    if dtype.kind not in "fiub" or min(shape, default=0) < 0:
+        raise ValueError(f"expected an array of real numbers, found {dtype} of shape {shape}")
+    if len(data) != end + prod(shape) * dtype.itemsize:
+        raise ValueError(f"expected {prod(shape)} numbers of type {dtype}, found {len(data) - end} bytes")
     return np.frombuffer(data, dtype, count=prod(shape), offset=end).reshape(shape, order=order)
 
 
@@ -131,20 +138,26 @@ class Arrays:
                 array = values(record[name])
                 if array.shape != shape:
                     raise ValueError(f"wrong shape: array '{name}', expected {shape}, found {array.shape}")
-                if (array.dtype.kind == "f") != flat.is_floating_point() or array.dtype.kind not in "fiub":
+                if (array.dtype.kind == "f") != flat.is_floating_point():
                     raise ValueError(f"array '{name}': expected {into.dtype}, found {array.dtype}")
-                if origin is None:
-                    into[part] = array.ravel()
-                else:
-                    np.subtract(array.ravel(), origin[part], out=into[part], casting="same_kind")
+                with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite, which is noticed
+                    if origin is None:
+                        into[part] = array.ravel()
+                    else:
+                        np.subtract(array.ravel(), origin[part], out=into[part], casting="same_kind")
 
     def record(self, vector: Tensor, buffers: Buffers) -> ArrayRecord:
         """Vector and buffers as the app's own arrays: same names, shapes, dtypes and order."""
         parts = ((self.parameters, vector), (self.floats, buffers.floats), (self.integers, buffers.integers))
         tensors: Mapping[str, Tensor] = dict(chain.from_iterable(layout.tensors(flat) for layout, flat in parts))
-        return ArrayRecord(
-            {name: Array(tensors[name].numpy().astype(dtype, copy=False)) for name, _, dtype in self.specs}
-        )
+        return ArrayRecord({name: Array(_as(tensors[name].numpy(), dtype)) for name, _, dtype in self.specs})
+
+
+def _as(values: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Values in a type; those beyond a narrow type of floats become its largest ones instead of infinite."""
+    if dtype == "float16":
+        values = values.clip(np.finfo(dtype).min, np.finfo(dtype).max)
+    return values.astype(dtype, copy=False)
 
 
 def _few(names: Iterable[str]) -> str:

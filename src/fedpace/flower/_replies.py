@@ -1,17 +1,21 @@
 """Asking clients, and reading what they answered.
 
-Whatever is wrong with an answer is a ValueError whose text is the reason to drop them.
+Somebody else wrote the answers: they may hold anything. Whatever goes wrong while one is read is the reason to drop its
+client.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
+from itertools import chain
+from math import inf
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
+from torch import Tensor
 
+from fedpace.core import one_line
 from fedpace.flower._options import Metrics
 
 log = logging.getLogger("fedpace")
@@ -21,7 +25,16 @@ SEND, PARAMETERS, PROBES = "fedpace-send", "fedpace-parameters", "fedpace-probe"
 GRADIENT, PACE, VECTORS = "gradient", "pace", "vectors"  # names of ArrayRecords, and of the array of probed vectors
 EXAMPLES = "num-examples"
 
-UNREADABLE = (EOFError, KeyError, OSError, TypeError, ValueError)  # what reading somebody's records may raise
+UNREADABLE = Exception  # what reading somebody's records may raise: no list of errors was ever complete
+
+# A sum of answers stays finite: 10¹² · 10²⁰ leaves float32 room for a million clients.
+MOST_EXAMPLES = 10**12
+LARGEST = 1e20
+
+
+def why(error: Exception) -> str:
+    """The reason to drop a client, for one line of a log."""
+    return one_line(error)[:200]
 
 
 def node(reply: Message) -> int:
@@ -41,8 +54,13 @@ def late_replies(grid: Grid, sent: Mapping[int, str]) -> dict[int, Message]:
 
 
 def _by_node(replies: Iterable[Message], sent: Mapping[int, str]) -> dict[int, Message]:
-    asked = {message: node for node, message in sent.items()}
-    return {asked[reply.metadata.reply_to_message_id]: reply for reply in replies}
+    """Each node's reply to what it was sent: the first one, if it repeats itself."""
+    asked, found = {message: node for node, message in sent.items()}, dict[int, Message]()
+    for reply in replies:
+        who = asked.get(reply.metadata.reply_to_message_id)
+        if who is not None:
+            found.setdefault(who, reply)
+    return found
 
 
 def content_of(reply: Message | None) -> RecordDict:
@@ -55,10 +73,13 @@ def content_of(reply: Message | None) -> RecordDict:
 
 
 def metrics_of(content: RecordDict) -> MetricRecord:
-    """The only MetricRecord."""
+    """The only MetricRecord; its numbers fit into floats."""
     if len(content.metric_records) != 1:
         raise ValueError(f"expected one MetricRecord, found {len(content.metric_records)}")
-    return next(iter(content.metric_records.values()))
+    record = next(iter(content.metric_records.values()))
+    for number in chain.from_iterable(value if isinstance(value, list) else [value] for value in record.values()):
+        float(number)
+    return record
 
 
 def arrays_of(content: RecordDict, name: str | None = None) -> ArrayRecord:
@@ -74,9 +95,18 @@ def arrays_of(content: RecordDict, name: str | None = None) -> ArrayRecord:
 def examples_of(content: RecordDict, key: str) -> int:
     """A client's weight, usually its number of examples (Flower allows any number)."""
     value = metrics_of(content).get(key)
-    if not isinstance(value, int | float) or not isfinite(value) or value <= 0:
+    if not isinstance(value, int | float) or not value > 0:
         raise ValueError(f"{key}: expected a number above 0, found {value}")
+    if value > MOST_EXAMPLES:
+        raise ValueError(f"{key}: expected at most {MOST_EXAMPLES:g}, found {value:g}")
     return value  # type: ignore[return-value]  # a float counts as well
+
+
+def refuse_large(values: Tensor) -> None:
+    """Values that are finite, but whose sum may not be. (Those that are not finite are the guard's to judge.)"""
+    extremes = [abs(float(extreme)) for extreme in values.aminmax()] if values.numel() else []
+    if values.is_floating_point() and any(LARGEST < extreme < inf for extreme in extremes):
+        raise ValueError(f"expected values of at most {LARGEST:g}, found {max(extremes):.3g}")
 
 
 def averaged(contents: Sequence[RecordDict], key: str, aggregate: Metrics) -> MetricRecord:
@@ -94,6 +124,14 @@ def averaged(contents: Sequence[RecordDict], key: str, aggregate: Metrics) -> Me
 
 
 def in_order(replies: Iterable[Message], nodes: Iterable[int]) -> list[tuple[int, Message | None]]:
-    """Each node's reply, in the order of their ids; a silent node has none."""
-    by_node = {node(reply): reply for reply in replies}
+    """Each node's first reply, in the order of their ids; a silent node has none."""
+    by_node = first_by_node(replies)
     return [(client, by_node.get(client)) for client in sorted(nodes)]
+
+
+def first_by_node(replies: Iterable[Message]) -> dict[int, Message]:
+    """Each node's first reply: one that repeats itself counts once."""
+    found = dict[int, Message]()
+    for reply in replies:
+        found.setdefault(node(reply), reply)
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from itertools import combinations, islice
 from typing import Any, cast
 
 import numpy as np
@@ -29,18 +30,40 @@ from flwr.common.secure_aggregation.secaggplus_utils import share_keys_plaintext
 from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
 from numpy.typing import NDArray
 
+from fedpace.flower._arrays import values
 from fedpace.server import FEWEST
 
-__all__ = ["Key", "Stage", "Vector", "combine_shares", "pair_mask", "setup_config", "shift", "take_part", "to_mask"]
+__all__ = [
+    "Key",
+    "Stage",
+    "Vector",
+    "belongs",
+    "checked_key",
+    "commits",
+    "opened_secret",
+    "pair_mask",
+    "setup_config",
+    "shift",
+    "take_part",
+    "to_mask",
+]
 
 CONFIG, VECTOR = "protocol", "masked"  # records of a message
+COMMITMENT, UNREAD, BANNED, SEEDS = (
+    "commitment",
+    "unread",
+    "banned",
+    "seeds",
+)  # what we add to Flower's keys of a config
+TRIES = 200  # choices of shares that are tried before a secret counts as lost
 Vector = Mapping[str, NDArray[Any]]  # arrays of unsigned integers
 
 
-def take_part(message: Message, context: Context, vector: Callable[[], Vector]) -> RecordDict:
+def take_part(message: Message, context: Context, vector: Callable[[], Vector], fewest: int = FEWEST) -> RecordDict:
     """A client's answer to one stage of the protocol; ``vector`` is what it would add, asked for when it is time.
 
-    What the client must remember for the next stage is in its context, until the sum is made.
+    What the client must remember for the next stage is in its context, until the sum is made. It takes part in no sum
+    that less than ``fewest`` clients could open.
     """
     state = SecAggPlusState(**context.state.config_records.get(RECORD_KEY_STATE, ConfigRecord()))
     asked = message.content.config_records[CONFIG]
@@ -51,14 +74,21 @@ def take_part(message: Message, context: Context, vector: Callable[[], Vector]) 
     if stage == Stage.SETUP:
         state.nid = message.metadata.dst_node_id
         found = _setup(state, config)
-        _refuse_weak(state)
+        _refuse_weak(state, fewest)
     elif stage == Stage.SHARE_KEYS:
         found = _share_keys(state, config)
+        found[COMMITMENT] = commitment(state.rd_seed)
     elif stage == Stage.COLLECT_MASKED_VECTORS:
-        content[VECTOR] = to_record(_masked(state, config, vector()))
+        if unread := _read_shares(state, config):
+            found[UNREAD] = unread
+        content[VECTOR] = to_record(_masked(state, vector()))
     else:
-        _refuse_disclosure(config)
-        found, state = _unmask(state, config), SecAggPlusState()  # keys serve once
+        banned = cast(list[int], config.pop(BANNED, []))
+        _refuse_disclosure(config, banned)
+        found = _unmask(state, config)
+        if banned:
+            found[SEEDS] = [_pair_seed(state, node) if node in state.sk1_share_dict else b"" for node in banned]
+        state = SecAggPlusState()  # keys serve once
     context.state[RECORD_KEY_STATE] = ConfigRecord(state.to_dict())
     content[CONFIG] = ConfigRecord(found)
     return content
@@ -77,7 +107,7 @@ def to_record(vector: Vector) -> ArrayRecord:
 
 def from_record(record: ArrayRecord) -> dict[str, NDArray[Any]]:
     """A vector that travelled, as copies that may be changed."""
-    return {name: array.numpy().copy() for name, array in record.items()}
+    return {name: values(array).copy() for name, array in record.items()}
 
 
 def to_mask(seed: bytes, like: Vector) -> dict[str, NDArray[Any]]:
@@ -94,37 +124,91 @@ def pair_mask(private: bytes, public: bytes, like: Vector) -> dict[str, NDArray[
     return to_mask(generate_shared_key(bytes_to_private_key(private), bytes_to_public_key(public)), like)
 
 
+def checked_key(found: object) -> bytes:
+    """A public key that everybody can use, or a ValueError."""
+    if not isinstance(found, bytes) or bytes_to_public_key(found).curve.name != "secp384r1":
+        raise ValueError("expected a public key on the curve secp384r1")
+    return found
+
+
+def belongs(public: bytes, private: bytes) -> bool:
+    """Whether these are the two keys of one pair."""
+    found = bytes_to_private_key(private).public_key().public_numbers()
+    return found == bytes_to_public_key(public).public_numbers()
+
+
+def commitment(secret: bytes) -> bytes:
+    """What says nothing about a secret, but tells whether it was put together rightly."""
+    return sha256(b"commitment" + secret).digest()
+
+
+def commits(to: bytes | None, secret: bytes) -> bool:
+    """Whether this is the secret that a node has committed itself to, if it has."""
+    return to in (None, commitment(secret))
+
+
+def opened_secret(shares: Sequence[bytes], threshold: int, is_right: Callable[[bytes], bool]) -> bytes | None:
+    """The secret of which these are shares, some of them perhaps wrong; ``None`` if it cannot be opened."""
+    for chosen in islice(combinations(shares, threshold), TRIES):
+        try:
+            secret = combine_shares(list(chosen))
+            if is_right(secret):
+                return secret
+        except Exception:  # whatever somebody else's bytes make a reader raise
+            continue
+    return None
+
+
 def shift(vector: Vector, by: Vector, *, up: bool) -> None:
     """Add or subtract in place, modulo the range of the integers."""
     for name, part in vector.items():
         (np.add if up else np.subtract)(part, by[name], out=part)
 
 
-def _masked(state: SecAggPlusState, config: ConfigRecord, vector: Vector) -> Vector:
-    """Keep the shares of the others' secrets, then hide the vector behind a mask of its own and one per neighbour."""
+def _read_shares(state: SecAggPlusState, config: ConfigRecord) -> list[int]:
+    """Keep the shares of the others' secrets; whose shares cannot be read."""
+    unread = []
     sources = cast(Sequence[int], config[Key.SOURCE_LIST])
-    if len(sources) + 1 < state.threshold:
-        raise ValueError(f"expected {state.threshold - 1} neighbours or more, found {len(sources)}")
     for source, ciphertext in zip(sources, cast(Sequence[bytes], config[Key.CIPHERTEXT_LIST]), strict=True):
-        sender, receiver, seed, key = share_keys_plaintext_separate(decrypt(state.ss2_dict[source], ciphertext))
-        if (sender, receiver) != (source, state.nid):
-            raise ValueError(f"expected shares from {source} for {state.nid}, found {sender} and {receiver}")
-        state.rd_seed_share_dict[source], state.sk1_share_dict[source] = seed, key
+        try:
+            sender, receiver, seed, key = share_keys_plaintext_separate(decrypt(state.ss2_dict[source], ciphertext))
+            if (sender, receiver) != (source, state.nid):
+                raise ValueError(f"expected shares from {source} for {state.nid}, found {sender} and {receiver}")
+        except Exception:  # the sender's fault, which must not become ours
+            unread.append(source)
+        else:
+            state.rd_seed_share_dict[source], state.sk1_share_dict[source] = seed, key
+    if len(state.sk1_share_dict) < state.threshold:
+        raise ValueError(f"expected {state.threshold - 1} neighbours or more, found {len(state.sk1_share_dict) - 1}")
+    return unread
+
+
+def _masked(state: SecAggPlusState, vector: Vector) -> Vector:
+    """Hide the vector behind a mask of its own and one for each neighbour whose shares it could read."""
     shift(vector, to_mask(state.rd_seed, vector), up=True)
-    for source in sources:
-        shift(vector, pair_mask(state.sk1, state.public_keys_dict[source][0], vector), up=state.nid > source)
+    for other in state.sk1_share_dict.keys() - {state.nid}:
+        shift(vector, to_mask(_pair_seed(state, other), vector), up=state.nid > other)
     return vector
 
 
-def _refuse_weak(state: SecAggPlusState) -> None:
+def _pair_seed(state: SecAggPlusState, other: int) -> bytes:
+    """The secret that this client and another one have in common."""
+    public = bytes_to_public_key(state.public_keys_dict[other][0])
+    return generate_shared_key(bytes_to_private_key(state.sk1), public)
+
+
+def _refuse_weak(state: SecAggPlusState, fewest: int) -> None:
     """With few shares a server could put secrets together that only many clients should disclose."""
-    if state.threshold < FEWEST or 2 * state.threshold <= state.share_num:
-        expected = f"{FEWEST} or more, and more than half of {state.share_num} shares"
+    if state.threshold < fewest or 2 * state.threshold <= state.share_num:
+        expected = f"{fewest} or more, and more than half of {state.share_num} shares"
         raise ValueError(f"threshold: expected {expected}, found {state.threshold}")
 
 
-def _refuse_disclosure(config: ConfigRecord) -> None:
+def _refuse_disclosure(config: ConfigRecord, banned: Sequence[int]) -> None:
     """Whoever has both secrets of a client, that of its own mask and that of its pairs, reads its vector."""
-    both = set(cast(list[int], config[Key.ACTIVE_NODE_ID_LIST])) & set(cast(list[int], config[Key.DEAD_NODE_ID_LIST]))
-    if both:
+    present, lost = (
+        set(cast(list[int], config[Key.ACTIVE_NODE_ID_LIST])),
+        {*cast(list[int], config[Key.DEAD_NODE_ID_LIST])},
+    )
+    if both := present & (lost | set(banned)):
         raise ValueError(f"nodes {sorted(both)} are said to be both present and lost")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from pydantic import ConfigDict, Field, TypeAdapter
 from torch import Tensor
 
 from fedpace.client import works
-from fedpace.core import Buffers, Tensors, Update, parse, with_prefix
+from fedpace.core import Buffers, Settings, Tensors, Update, one_line, parse, with_prefix
 from fedpace.engine import Turn
+from fedpace.flower._arrays import values
+from fedpace.flower._replies import MOST_EXAMPLES, refuse_large
 
 TOKEN = "kept"  # in place of a client's state, which never travels: the name under which the client keeps it
 _VECTOR, _FLOATS, _INTEGERS = "vector", "buffers.floats", "buffers.integers"
@@ -26,7 +28,7 @@ def to_record(tensors: Mapping[str, Tensor]) -> ArrayRecord:
 
 def to_tensors(record: ArrayRecord) -> Tensors:
     """The tensors of an ArrayRecord, as copies that may be changed."""
-    return {name: torch.from_numpy(array.numpy().copy()) for name, array in record.items()}
+    return {name: torch.from_numpy(values(array).copy()) for name, array in record.items()}
 
 
 def model_record(vector: Tensor, buffers: Buffers) -> ArrayRecord:
@@ -92,14 +94,47 @@ def answers_record(updates: Sequence[Update]) -> RecordDict:
     return RecordDict({"arrays": to_record(tensors), "config": ConfigRecord({"answers": json.dumps(described)})})
 
 
-def answers_from(content: RecordDict, client: int) -> list[Update]:
-    """The answers of a client's message."""
-    tensors = to_tensors(content.array_records["arrays"])
-    found = []
-    for number, table in enumerate(json.loads(str(content.config_records["config"]["answers"]))):
-        sent, token = with_prefix(f"{number}.", tensors), table.pop("state")
-        update = Update(client, sent.get(_VECTOR), extras=with_prefix("extras.", sent), **table)
-        if _FLOATS in sent:
-            update = replace(update, buffers=Buffers(sent[_FLOATS], sent[_INTEGERS]))
-        found.append(update if token is None else replace(update, state={TOKEN: torch.tensor(token)}))
-    return found
+class _Answer(Settings):
+    """What a client says of one turn besides tensors."""
+
+    model_config = ConfigDict(strict=True)
+
+    examples: int = Field(ge=0, le=MOST_EXAMPLES)
+    metrics: dict[str, float]
+    failure: str | None
+    state: int | None = Field(ge=0, lt=2**63)
+
+
+_ANSWERS = TypeAdapter(list[_Answer])
+
+
+def answers_from(content: RecordDict, client: int, turns: int) -> list[Update]:
+    """A client's answers to so many turns. An error of any kind says that they cannot be read."""
+    described = _ANSWERS.validate_json(str(content.config_records["config"]["answers"]))
+    if len(described) != turns:
+        raise ValueError(f"expected answers to {turns} turns, found {len(described)}")
+    tensors = {name: _tensor(name, array) for name, array in content.array_records["arrays"].items()}
+    return [_update(client, each, with_prefix(f"{number}.", tensors)) for number, each in enumerate(described)]
+
+
+def _tensor(name: str, array: Array) -> Tensor:
+    """One array of an answer, as a copy that may be changed."""
+    expected, found = "int64" if name.endswith(f".{_INTEGERS}") else "float32", values(array)
+    if found.dtype != expected:
+        raise ValueError(f"array '{name}': expected {expected}, found {found.dtype}")
+    tensor = torch.from_numpy(found.copy())
+    refuse_large(tensor)
+    return tensor
+
+
+def _update(client: int, answer: _Answer, sent: Tensors) -> Update:
+    return Update(
+        client,
+        sent.get(_VECTOR),
+        answer.examples,
+        answer.metrics,
+        Buffers(sent[_FLOATS], sent[_INTEGERS]) if _FLOATS in sent else None,
+        None if answer.failure is None else one_line(answer.failure) or "it failed",
+        with_prefix("extras.", sent),
+        None if answer.state is None else {TOKEN: torch.tensor(answer.state)},
+    )

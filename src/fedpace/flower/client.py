@@ -18,7 +18,7 @@ from fedpace.core import Buffers, Device, Tensors, Update, devices, written_asid
 from fedpace.data import Federation
 from fedpace.engine import CLASSIFICATION, Turn, Worker, check_device, one_thread
 from fedpace.flower._wire import TOKEN, answers_record, model_from, to_record, to_tensors, turns_from
-from fedpace.flower.secure import secure_answer
+from fedpace.flower.secure import refuse_open, secure_answer
 from fedpace.methods import Method
 from fedpace.tasks import Task
 
@@ -58,7 +58,7 @@ def client_app(node: Callable[[Context], Node], client: Callable[[Context], int]
     ``node`` gives what a node holds (it should remember it: every message asks again), ``client`` says which client the
     node is, by default its ``partition-id``. What a personalised method or SCAFFOLD keeps lives in the node's
     ``context.state`` and never travels. Flower forgets that state with its run; a folder ``keep`` in the node's config
-    keeps it for a run that is resumed as another one.
+    keeps it for a run that is resumed as another one. With ``secure=true`` in it, the node refuses to train openly.
     """
     app = ClientApp()
     which = client or (lambda context: int(context.node_config["partition-id"]))
@@ -70,7 +70,9 @@ def client_app(node: Callable[[Context], Node], client: Callable[[Context], int]
     @app.train("fedpace")
     def work(message: Message, context: Context) -> Message:
         vector, buffers = model_from(message.content.array_records["model"])
-        return Message(answers_record(_answers(node(context), vector, buffers, message, context)), reply_to=message)
+        updates = _answers(node(context), vector, buffers, message, context)
+        refuse_open(context, updates)
+        return Message(answers_record(updates), reply_to=message)
 
     @app.train("secure")
     def part_of_a_sum(message: Message, context: Context) -> Message:
@@ -90,7 +92,8 @@ def _answers(held: Node, vector: Tensor, buffers: Buffers, message: Message, con
     with one_thread(), devices.forked_rng(held.worker.model.device):
         for turn in turns_from(message.content):
             update = held.worker.answer(_with_state(turn, held, context), vector, buffers, extras).to(devices.HOST)
-            updates.append(_own(_kept(update, turn.seed, context)))
+            # Owned, because the resident model, of which updates are views, does the next turn now.
+            updates.append(_kept(update, turn.seed, context).owned())
     return updates
 
 
@@ -135,15 +138,6 @@ def _folder(context: Context) -> Path | None:
     """Where the node's own config wants states to be kept as well: Flower forgets a context with its run."""
     found = context.node_config.get("keep")
     return None if found is None else Path(str(found))
-
-
-def _own(update: Update) -> Update:
-    """The update with tensors of its own: the resident model, of which they are views, does the next turn now."""
-    buffers = None if update.buffers is None else update.buffers.clone()
-    extras: Tensors = {name: tensor.clone() for name, tensor in update.extras.items()}
-    return replace(
-        update, vector=None if update.vector is None else update.vector.clone(), buffers=buffers, extras=extras
-    )
 
 
 def _name(token: int) -> str:

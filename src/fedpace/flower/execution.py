@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedpace.core import Buffers, ClientError, Device, Layout, Update, one_line
 from fedpace.data import Federation
 from fedpace.engine import CLASSIFICATION, Execution, Executor, Turn, Worker
-from fedpace.flower._replies import UNREADABLE, content_of, exchange, late_replies
+from fedpace.flower._replies import UNREADABLE, content_of, exchange, late_replies, why
 from fedpace.flower._wire import answers_from, model_record, to_record, turns_record
 from fedpace.flower.secure import SecureExchange, secure_update
 from fedpace.server import Collected, Secure, Weighing
@@ -70,7 +70,7 @@ class FlowerExecution(Execution):
         secure: Secure | None = None,
     ) -> None:
         self._grid, self._clients, self._local, self._timeout = grid, clients, local, timeout
-        self.secure = secure is not None
+        self.secure = secure
         self._exchange = SecureExchange(grid, secure or Secure(), timeout)
         self._nodes: dict[int, int] = {}  # client → node
         self._left_out: set[int] = set()  # nodes of no client, and second ones of a client
@@ -137,9 +137,9 @@ class FlowerExecution(Execution):
             failure = f"its node failed: {one_line(reply.error.reason or '')}"
         else:
             try:
-                return answers_from(reply.content, client)
-            except (KeyError, TypeError, ValueError) as error:
-                failure = f"its answer cannot be read ({type(error).__name__}: {error})"
+                return answers_from(reply.content, client, turns)
+            except UNREADABLE as error:
+                failure = f"its answer cannot be read ({type(error).__name__}: {why(error)})"
         return [Update(client, failure=failure) for _ in range(turns)]
 
     def _wait_for_nodes(self, seconds: float) -> None:
@@ -172,9 +172,11 @@ class FlowerExecution(Execution):
 
     def _learn(self, node: int, reply: Message) -> None:
         try:
-            client = int(content_of(reply).config_records["config"]["client"])  # type: ignore[arg-type]
+            client = content_of(reply).config_records["config"]["client"]
+            if not isinstance(client, int):
+                raise TypeError(f"expected its number, found {type(client).__name__}")
         except UNREADABLE as error:
-            log.warning("node %d does not say which client it is: %s", node, one_line(error))
+            log.warning("node %d does not say which client it is: %s", node, why(error))
             return
         if not 0 <= client < self._clients:
             log.warning("a node is client %d of %d: left out", client, self._clients)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from random import SystemRandom
 from typing import Any, TypeVar, cast
 
@@ -13,16 +15,23 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 
-from fedpace.core import Buffers, ClientError, Update, one_line
-from fedpace.flower._packing import Opened, Packing
-from fedpace.flower._replies import UNREADABLE, content_of, exchange
+from fedpace.core import Buffers, ClientError, ConfigError, Update
+from fedpace.flower._packing import DOUBLINGS, Opened, Packing
+from fedpace.flower._replies import UNREADABLE, content_of, exchange, why
 from fedpace.flower._secagg import (
+    BANNED,
+    COMMITMENT,
     CONFIG,
+    SEEDS,
+    UNREAD,
     VECTOR,
     Key,
     Stage,
-    combine_shares,
+    belongs,
+    checked_key,
+    commits,
     from_record,
+    opened_secret,
     pair_mask,
     setup_config,
     shift,
@@ -30,7 +39,7 @@ from fedpace.flower._secagg import (
     to_mask,
 )
 from fedpace.flower._wire import TOKEN
-from fedpace.server import Guard, Secure, Weighing
+from fedpace.server import FEWEST, Guard, Secure, Weighing
 
 log = logging.getLogger("fedpace")
 
@@ -42,9 +51,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SecureRound:
-    """What an exchange ended with: an answer or a failure per node, and sums, or why there are none."""
+    """What an exchange ended with, and sums, or why there are none.
 
-    answers: Mapping[int, RecordDict | str]
+    ``answers`` say of each node why it failed, or the name of what it kept, if it kept anything.
+    """
+
+    answers: Mapping[int, int | str | None]
     packing: Packing
     opened: Opened | None = None
     ended: str = ""
@@ -58,99 +70,153 @@ class SecureRound:
         return (masked // 4 - plain) * len(self.answers)
 
 
-class _TooFewError(Exception):
-    """So few clients are left that the sum stays closed."""
+class _EndedError(Exception):
+    """The sum stays closed: too few clients are left, or one of them made it impossible to open."""
+
+
+@dataclass(frozen=True)
+class _Dealt:
+    """What a node gave for each neighbour, encrypted, and what tells whether its secret was put together rightly."""
+
+    texts: dict[int, bytes]
+    commitment: bytes | None
+
+
+@dataclass(frozen=True)
+class _Masked:
+    """A masked vector, the neighbours whose shares its node could not read, and the name of what the node kept."""
+
+    vector: dict[str, Any]
+    unread: frozenset[int]
+    token: int | None
+
+
+@dataclass(frozen=True)
+class _Disclosed:
+    """A node's shares of others' secrets, and what it has in common with nodes that are left out."""
+
+    shares: dict[int, bytes]
+    seeds: dict[int, bytes]
 
 
 class SecureExchange:
     """The server's side: four messages to each node of a cohort, after which the sum of their vectors can be read.
 
     A node that is lost on the way is left out of the sum, or in it once its vector has arrived, as long as enough
-    others hold shares of its secrets. The server is taken to be curious, but to follow the protocol.
+    others hold shares of its secrets. One that sends what its neighbours cannot read is left out alone. The server is
+    taken to be curious, but to follow the protocol.
     """
 
     def __init__(self, grid: Grid, settings: Secure, timeout: float = 600.0) -> None:
         self._grid, self._settings, self._timeout = grid, settings, timeout
         self.bound = settings.bound
+        self._distrusted: set[int] = set()  # nodes that made it impossible to open a sum
 
     def run(self, work: Mapping[int, RecordDict], size: int, buffers: Buffers, weighing: Weighing) -> SecureRound:
         """Send each node its ``work`` on a model of ``size`` coordinates, and sum what they answer."""
-        packing = Packing.of(max(len(work), 1), self.bound, size, buffers, weighing)
+        packing = Packing.of(max(len(work), 1), size, buffers, weighing, self._settings, self.bound)
         talk = _Talk(self._grid, self._timeout)
+        for node in self._distrusted & work.keys():
+            talk.answers[node] = "left out: the sum of an earlier round could not be opened because of its shares"
         try:
-            vector, clients = self._sum(work, packing, talk)
-        except _TooFewError as error:
+            trusted = {node: content for node, content in work.items() if node not in self._distrusted}
+            vector, clients = self._sum(trusted, packing, talk)
+            opened = packing.open(vector, clients)
+        except _EndedError as error:
             ended = f"secure aggregation ended early, {error}"
             return SecureRound(talk.answers, packing, ended=ended, silent=talk.silent)
-        opened = packing.open(vector, clients)
-        if opened.clipped:
-            self.bound *= 2
-            log.warning(
-                "secure aggregation clipped %d values at ±%g; from now on at ±%g",
-                opened.clipped,
-                packing.bound,
-                self.bound,
-            )
+        except ValueError as error:
+            ended = f"secure aggregation: the sums are not used because no clients can have them ({error})"
+            return SecureRound(talk.answers, packing, ended=ended, silent=talk.silent)
+        self._raise_bound(opened.clipped)
         return SecureRound(talk.answers, packing, opened, silent=talk.silent)
 
+    def _raise_bound(self, clipped: int) -> None:
+        """After values were clipped the bound doubles, but not for ever: that they were is only what clients say."""
+        if not clipped:
+            return
+        before, self.bound = self.bound, min(2 * self.bound, self._settings.bound * 2**DOUBLINGS)
+        log.warning("secure aggregation clipped %d values at ±%g; from now on at ±%g", clipped, before, self.bound)
+
     def _sum(self, work: Mapping[int, RecordDict], packing: Packing, talk: _Talk) -> tuple[dict[str, Any], int]:
-        shares, threshold = self._settings.counts(len(work))
+        shares, threshold = self._settings.counts(len(work), packing.asked)
         near = _neighbours(list(work), shares)
 
-        def enough(of: Mapping[int, object], left: Mapping[int, object], when: str) -> None:
+        def enough(of: Iterable[int], left: Mapping[int, object], when: str) -> None:
             """End the round unless the secrets of some can still be opened by those that are left."""
             fewest = min((len(near[node] & left.keys()) for node in of), default=0)
             if fewest < threshold:
-                raise _TooFewError(f"{fewest} of {shares} clients left {when}, expected {threshold}")
+                raise _EndedError(f"{fewest} of {shares} clients left {when}, expected {threshold}")
 
         enough(work, work, "at its start")
         first = setup_config(len(work), shares, threshold)
         keys = talk.ask(Stage.SETUP, dict.fromkeys(work, first), _keys)
+        for node in _copies(keys):
+            talk.drop(keys, node, "its public keys are those of another client")
         enough(keys, keys, f"after '{Stage.SETUP}'")
 
         offered = {node: {str(other): keys[other] for other in near[node] & keys.keys()} for node in keys}
-        secrets = talk.ask(
-            Stage.SHARE_KEYS, offered, lambda node, c: _ciphertexts(c, offered[node].keys() - {str(node)})
-        )
-        enough(secrets, secrets, f"after '{Stage.SHARE_KEYS}'")
+        dealt = talk.ask(Stage.SHARE_KEYS, offered, lambda node, c: _dealt(c, near[node] & keys.keys() - {node}))
+        enough(dealt, dealt, f"after '{Stage.SHARE_KEYS}'")
 
-        forwarded: dict[int, Any] = {}
-        for node in secrets:
-            sources = [other for other in near[node] & secrets.keys() if other != node]
-            sent = [secrets[source][node] for source in sources]
-            forwarded[node] = {Key.SOURCE_LIST: sources, Key.CIPHERTEXT_LIST: sent}
+        sources = {node: sorted(near[node] & dealt.keys() - {node}) for node in dealt}
+        forwarded = {
+            node: {Key.SOURCE_LIST: others, Key.CIPHERTEXT_LIST: [dealt[other].texts[node] for other in others]}
+            for node, others in sources.items()
+        }
         like = packing.empty()
-        tasks = {node: {**work[node], PACKING: packing.record()} for node in secrets}
-        vectors = talk.ask(Stage.COLLECT_MASKED_VECTORS, forwarded, lambda _, c: _vector(c, like), tasks)
-        enough(secrets, vectors, f"after '{Stage.COLLECT_MASKED_VECTORS}'")
+        tasks = {node: {**work[node], PACKING: packing.record()} for node in dealt}
+        masked = talk.ask(
+            Stage.COLLECT_MASKED_VECTORS, forwarded, lambda node, c: _masked(c, like, sources[node]), tasks
+        )
+        unread = {(reader, writer) for reader, answer in masked.items() for writer in answer.unread}
+        banned = _to_blame(unread, masked.keys())
+        for node in banned:
+            talk.drop(masked, node, "it and its neighbours cannot read each other's shares")
+        talk.answers |= {node: answer.token for node, answer in masked.items()}
+        lost = dealt.keys() - masked.keys() - banned
+        enough(dealt.keys() - banned, masked, f"after '{Stage.COLLECT_MASKED_VECTORS}'")
 
-        lost = secrets.keys() - vectors.keys()
+        readable = {node: sorted(near[node] & banned - masked[node].unread) for node in masked}
         who = {
             node: {
-                Key.ACTIVE_NODE_ID_LIST: list(near[node] & vectors.keys()),
+                Key.ACTIVE_NODE_ID_LIST: list(near[node] & masked.keys()),
                 Key.DEAD_NODE_ID_LIST: list(near[node] & lost),
+                **({BANNED: readable[node]} if readable[node] else {}),
             }
-            for node in vectors
+            for node in masked
         }
-        held = talk.ask(Stage.UNMASK, who, _shares)
-        enough(secrets, held, f"after '{Stage.UNMASK}'")
+        held = talk.ask(Stage.UNMASK, who, lambda node, c: _disclosed(c, readable[node]))
+        enough(dealt.keys() - banned, held, f"after '{Stage.UNMASK}'")
 
-        for vector in vectors.values():
-            shift(like, vector, up=True)
-        for node in secrets:
-            known = [shares[node] for shares in held.values() if node in shares]
-            if len(known) < threshold:
-                raise _TooFewError(f"{len(known)} shares of a secret, expected {threshold}")
-            try:
-                secret = combine_shares(known[:threshold])
-            except ValueError as error:
-                raise _TooFewError(f"a secret cannot be opened ({error})") from None
-            if node in vectors:
-                shift(like, to_mask(secret, like), up=False)
-                continue
-            for other in near[node] & vectors.keys():  # what others have added for a client that is lost
-                shift(like, pair_mask(secret, keys[other][0], like), up=other < node)
-        return like, len(vectors)
+        for answer in masked.values():
+            shift(like, answer.vector, up=True)
+        known = {
+            node: [held[other].shares[node] for other in near[node] & held.keys() if node in held[other].shares]
+            for node in [*masked, *lost]
+        }
+        for node in masked:
+            own = self._secret(node, known[node], threshold, partial(commits, dealt[node].commitment))
+            shift(like, to_mask(own, like), up=False)
+        for node in lost:
+            private = self._secret(node, known[node], threshold, partial(belongs, keys[node][0]))
+            for other in near[node] & masked.keys():  # what others have added for a client that is lost
+                shift(like, pair_mask(private, keys[other][0], like), up=other < node)
+        for node, others in readable.items():
+            for other in others:  # what this one has added for a client that is left out
+                if node not in held:
+                    raise _EndedError(f"node {node} was lost, which knows what it has in common with node {other}")
+                shift(like, to_mask(held[node].seeds[other], like), up=node < other)
+        return like, len(masked)
+
+    def _secret(self, node: int, known: Sequence[bytes], threshold: int, is_right: Callable[[bytes], bool]) -> bytes:
+        if len(known) < threshold:
+            raise _EndedError(f"{len(known)} shares of a secret, expected {threshold}")
+        secret = opened_secret(known, threshold, is_right)
+        if secret is None:
+            self._distrusted.add(node)
+            raise _EndedError(f"the secret of node {node} cannot be opened; it is left out from now on")
+        return secret
 
 
 class _Talk:
@@ -158,7 +224,7 @@ class _Talk:
 
     def __init__(self, grid: Grid, timeout: float) -> None:
         self._grid, self._timeout = grid, timeout
-        self.answers: dict[int, RecordDict | str] = {}
+        self.answers: dict[int, int | str | None] = {}
         self.silent: set[int] = set()
 
     def ask(
@@ -183,18 +249,21 @@ class _Talk:
             except UNREADABLE as error:
                 # A vector that has arrived is summed, whatever becomes of its node.
                 if stage != Stage.UNMASK:
-                    self.answers[node] = f"{one_line(error)} (at '{stage}')"
-                continue
-            if stage == Stage.COLLECT_MASKED_VECTORS:
-                self.answers[node] = content
+                    self.answers[node] = f"{why(error)} (at '{stage}')"
         return found
+
+    def drop(self, found: dict[int, T], node: int, reason: str) -> None:
+        """Leave out a node, whatever it answered."""
+        found.pop(node, None)
+        self.answers.setdefault(node, reason)
 
 
 def secure_answer(message: Message, context: Context, train: Callable[[], tuple[Update, Buffers, int]]) -> Message:
     """The client's side: the answer to one message of the protocol.
 
     ``train`` does the client's work, and gives the update, the buffers that it must fit and the number of coordinates.
-    A client whose update the server's guard would refuse says so instead of spoiling the sum.
+    A client whose update the server's guard would refuse says so instead of spoiling the sum, and so does one whose
+    node's config wants more clients in a sum (``secure=5``) than could open this one.
     """
     token: dict[str, ConfigRecordValues] = {}
 
@@ -207,19 +276,36 @@ def secure_answer(message: Message, context: Context, train: Callable[[], tuple[
             token[TOKEN] = int(update.state[TOKEN])
         return Packing.read(message.content.config_records[PACKING]).pack(update)
 
-    content = take_part(message, context, vector)
+    content = take_part(message, context, vector, demanded(context) or FEWEST)
     content[ANSWER] = ConfigRecord(token)
     return Message(content, reply_to=message)
 
 
-def secure_update(client: int, answer: RecordDict | str | None) -> Update:
+def demanded(context: Context) -> int | None:
+    """The fewest clients of a sum that this node takes part in, by its own config; ``None`` if it answers openly, too.
+
+    ``secure=true`` demands that there are no open answers, a number also that no sum of less clients can be opened.
+    """
+    found = context.node_config.get("secure", False)
+    if isinstance(found, bool):
+        return FEWEST if found else None
+    if not isinstance(found, int) or found < FEWEST:
+        raise ConfigError(f"node config: secure: expected true, false or a number from {FEWEST}, found {found!r}")
+    return found
+
+
+def refuse_open(context: Context, updates: Sequence[Update]) -> None:
+    """Nothing of what a node that demands secrecy has trained leaves it openly."""
+    sent = any(update.vector is not None or update.buffers is not None or update.extras for update in updates)
+    if sent and demanded(context) is not None:
+        raise ClientError("this node's config (secure) lets it train within a secure sum only, found an open question")
+
+
+def secure_update(client: int, answer: int | str | None) -> Update:
     """What the server hears from one client apart from its part in the sum: the name of what it kept, or a failure."""
-    if answer is None:
-        return Update(client)
     if isinstance(answer, str):
         return Update(client, failure=answer)
-    token = answer.config_records[ANSWER].get(TOKEN)
-    return Update(client, state=None if token is None else {TOKEN: torch.tensor(token)})
+    return Update(client, state=None if answer is None else {TOKEN: torch.tensor(answer)})
 
 
 def _neighbours(nodes: list[int], shares: int) -> dict[int, set[int]]:
@@ -235,26 +321,64 @@ def _neighbours(nodes: list[int], shares: int) -> dict[int, set[int]]:
 
 def _keys(node: int, content: RecordDict) -> list[bytes]:
     config = content.config_records[CONFIG]
-    return [cast(bytes, config[Key.PUBLIC_KEY_1]), cast(bytes, config[Key.PUBLIC_KEY_2])]
+    found = [checked_key(config[name]) for name in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
+    if found[0] == found[1]:
+        raise ValueError("expected two public keys, found the same one twice")
+    return found
 
 
-def _ciphertexts(content: RecordDict, expected: set[str]) -> dict[int, bytes]:
+def _copies(keys: Mapping[int, Sequence[bytes]]) -> list[int]:
+    """The nodes of which not all keys are their own: keys are new in every round, so they have agreed on them."""
+    owners = Counter(key for pair in keys.values() for key in pair)
+    return [node for node, pair in keys.items() if any(owners[key] > 1 for key in pair)]
+
+
+def _dealt(content: RecordDict, expected: Set[int]) -> _Dealt:
     config = content.config_records[CONFIG]
-    to, texts = cast(list[int], config[Key.DESTINATION_LIST]), cast(list[bytes], config[Key.CIPHERTEXT_LIST])
-    if set(map(str, to)) != expected:
-        raise ValueError(f"expected shares for {len(expected)} neighbours, found {len(to)}")
-    return dict(zip(to, texts, strict=True))
+    texts = _by_node(config[Key.DESTINATION_LIST], config[Key.CIPHERTEXT_LIST])
+    if texts.keys() != expected:
+        raise ValueError(f"expected shares for {len(expected)} neighbours, found {len(texts)}")
+    found = config.get(COMMITMENT)
+    if not (found is None or isinstance(found, bytes)):
+        raise TypeError(f"commitment: expected bytes, found {type(found).__name__}")
+    return _Dealt(texts, found)
 
 
-def _vector(content: RecordDict, like: Mapping[str, Any]) -> dict[str, Any]:
+def _masked(content: RecordDict, like: Mapping[str, Any], sources: Sequence[int]) -> _Masked:
     found = from_record(content.array_records[VECTOR])
     shapes = [{name: (part.dtype, part.shape) for name, part in vector.items()} for vector in (found, like)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"wrong shape: expected {shapes[1]}, found {shapes[0]}")
-    return found
+    unread = frozenset(cast(list[int], content.config_records[CONFIG].get(UNREAD, [])))
+    if not unread <= set(sources):
+        raise ValueError("its list of neighbours whose shares it cannot read names others")
+    token = content.config_records[ANSWER].get(TOKEN)
+    if token is not None and not (isinstance(token, int) and 0 <= token < 2**63):
+        raise ValueError("the name of what it kept is no number")
+    return _Masked(found, unread, token)
 
 
-def _shares(node: int, content: RecordDict) -> dict[int, bytes]:
+def _disclosed(content: RecordDict, banned: Sequence[int]) -> _Disclosed:
     config = content.config_records[CONFIG]
-    of, shares = cast(list[int], config[Key.NODE_ID_LIST]), cast(list[bytes], config[Key.SHARE_LIST])
-    return dict(zip(of, shares, strict=True))
+    seeds = _by_node(banned, config[SEEDS]) if banned else {}
+    return _Disclosed(_by_node(config[Key.NODE_ID_LIST], config[Key.SHARE_LIST]), seeds)
+
+
+def _by_node(nodes: object, texts: object) -> dict[int, bytes]:
+    """Two lists of a message as one dictionary."""
+    if not (isinstance(nodes, list) and isinstance(texts, list) and all(isinstance(each, bytes) for each in texts)):
+        raise TypeError("expected a list of nodes, and bytes for each")
+    return dict(zip(nodes, texts, strict=True))
+
+
+def _to_blame(unread: Set[tuple[int, int]], present: Set[int]) -> set[int]:
+    """Who is left out so that all the others can read each other; ``unread`` are pairs of a reader and a writer.
+
+    Whoever is in most pairs goes first: one that writes nonsense to all, or says so of all. Where it is one word
+    against another, the writer goes.
+    """
+    blamed = {writer for _, writer in unread if writer not in present}
+    while left := [pair for pair in unread if not blamed & set(pair)]:
+        pairs, written = Counter(node for pair in left for node in pair), Counter(writer for _, writer in left)
+        blamed.add(max(pairs, key=lambda node: (pairs[node], written[node], node)))
+    return blamed

@@ -10,6 +10,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Unpack
 
+import numpy as np
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
@@ -25,10 +27,9 @@ from fedpace.core import (
     Tensors,
     Update,
     numpy_stream,
-    one_line,
     written_aside,
 )
-from fedpace.flower._arrays import Arrays, is_buffer
+from fedpace.flower._arrays import Arrays, is_buffer, values
 from fedpace.flower._options import FedAvgOptions, Optimizer, Weights
 from fedpace.flower._replies import (
     GRADIENT,
@@ -43,12 +44,14 @@ from fedpace.flower._replies import (
     averaged,
     content_of,
     examples_of,
+    first_by_node,
     in_order,
     metrics_of,
-    node,
+    refuse_large,
+    why,
 )
 from fedpace.flower._stages import exchange, guard_of
-from fedpace.flower._wire import to_record, to_tensors
+from fedpace.flower._wire import to_record
 from fedpace.server import Ask, AskProbes, AskUpdates, Exchange, Guard, Round, Schedule, Server, Stage
 
 log = logging.getLogger("fedpace")
@@ -228,11 +231,11 @@ class ServerStrategy(FedAvg):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Average the clients' metrics, without clients that did not answer as they should."""
         used = []
-        for reply in sorted(replies, key=node):
+        for client, reply in sorted(first_by_node(replies).items()):
             try:
                 examples_of(content_of(reply), self.weighted_by_key)
-            except ValueError as error:
-                log.warning("evaluation of client %d dropped: %s", node(reply), one_line(error))
+            except UNREADABLE as error:
+                log.warning("evaluation of client %d dropped: %s", client, why(error))
             else:
                 used.append(reply.content)
         return averaged(used, self.weighted_by_key, self.evaluate_metrics_aggr_fn) if used else None
@@ -263,7 +266,7 @@ class ServerStrategy(FedAvg):
             arrays, rounds = Arrays.from_json(about["arrays"]), int(about["rounds"])
             model = self._new_model(arrays)
             model.server.load_state(tensors)
-        except (*UNREADABLE, SafetensorError) as error:
+        except (EOFError, KeyError, OSError, TypeError, ValueError, SafetensorError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise RunFolderError(f"{path}: expected what a strategy like this one saved, found {reason}") from error
         model.settle()
@@ -338,8 +341,10 @@ class ServerStrategy(FedAvg):
                 else:
                     arrays.read(arrays_of(content), vector, buffers, minus=theta)
                     update = Update(client, vector, examples, buffers=buffers)
+                    refuse_large(buffers.floats)
+                refuse_large(vector)
             except UNREADABLE as error:
-                update = Update(client, failure=one_line(error))
+                update = Update(client, failure=why(error))
             yield update
 
     def _probed(self, now: _UnderWay, question: AskProbes) -> Iterator[Update]:
@@ -355,16 +360,21 @@ class ServerStrategy(FedAvg):
             try:
                 found.append(self._probes_in(client, content_of(reply), paths, size))
             except UNREADABLE as error:
-                log.warning("probe of client %d dropped: %s", client, one_line(error))
-                found.append([Update(client, failure=one_line(error))] * paths)
+                log.warning("probe of client %d dropped: %s", client, why(error))
+                found.append([Update(client, failure=why(error))] * paths)
         return (answers[number] for number in range(paths) for answers in found)
 
     def _probes_in(self, client: int, content: RecordDict, paths: int, size: int) -> list[Update]:
         """One client's answers to all paths."""
         examples, losses = examples_of(content, self.weighted_by_key), metrics_of(content).get("loss")
-        vectors = to_tensors(arrays_of(content))[VECTORS].float()
-        if tuple(vectors.shape) != (paths, size) or not isinstance(losses, list) or len(losses) != paths:
-            raise ValueError(f"expected {paths} losses and vectors of size {size}, found {tuple(vectors.shape)}")
+        found = values(arrays_of(content)[VECTORS])
+        if found.shape != (paths, size) or not isinstance(losses, list) or len(losses) != paths:
+            raise ValueError(f"expected {paths} losses and vectors of size {size}, found {found.shape}")
+        if found.dtype.kind != "f":
+            raise ValueError(f"expected vectors of floats, found {found.dtype}")
+        with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite, which the guard notices
+            vectors = torch.from_numpy(found.astype(np.float32))
+        refuse_large(vectors)
         answers = zip(vectors, losses, strict=True)
         return [Update(client, vector, examples, {"loss": float(loss)}) for vector, loss in answers]
 

@@ -21,6 +21,7 @@ class Method(TrainingSettings, Named):
     """
 
     personal: ClassVar[bool] = False  # whether each client has a model of its own, with which it is measured
+    by_examples: ClassVar[bool] = False  # whether a turn uses examples for nothing but the gradients of its steps
 
     def prepare(self, module: nn.Module, seed: int) -> nn.Module:
         """The module that clients train: the user's, perhaps with something beside it, drawn from the run's seed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 from torch import Tensor
 
@@ -12,6 +14,8 @@ from fedpace.methods._method import Method, methods
 @methods.register("proximal")
 class Proximal(Method):
     """Local training of the loss plus (μ/2)‖θᵢ − θ‖² (Li et al., 2020). With μ = 0 it is FedAvg's."""
+
+    by_examples: ClassVar[bool] = True
 
     mu: float = Field(0.01, ge=0, allow_inf_nan=False)
 

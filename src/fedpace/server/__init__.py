@@ -15,15 +15,16 @@ from fedpace.server.optimizers import (
     optimizers,
 )
 from fedpace.server.pace import Pace, ShuffledPace, paces
-from fedpace.server.privacy import Privacy, Private
+from fedpace.server.privacy import Privacy, PrivateRound
 from fedpace.server.pruning import Pruner, Pruning
 from fedpace.server.round import Ask, AskProbes, AskSums, AskUpdates, Round
 from fedpace.server.schedule import AnyOptimizer, AnyPace, Exchange, Schedule, Stage
 from fedpace.server.server import ExchangeReport, Server
-from fedpace.server.sums import FEWEST, Collected, Secure, Weighing
+from fedpace.server.sums import FEWEST, HIGHEST_BOUND, Collected, Secure, Weighing
 
 __all__ = [
     "FEWEST",
+    "HIGHEST_BOUND",
     "Adaptive",
     "Annealing",
     "AnyOptimizer",
@@ -44,7 +45,7 @@ __all__ = [
     "Guard",
     "Pace",
     "Privacy",
-    "Private",
+    "PrivateRound",
     "Pruner",
     "Pruning",
     "Quantile",

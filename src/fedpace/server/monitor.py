@@ -40,7 +40,7 @@ class Monitor:
             self.rows.add(update)
 
     def absorb(self, sums: Sums) -> None:
-        """Take the signs of updates that were summed elsewhere, of which no pair can be compared."""
+        """Take the signs of updates that were summed elsewhere, if any; no pair of these can be compared."""
         if self._counts_signs:
             sums.count(self.signs)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal, Self
@@ -11,11 +11,12 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from fedpace.aggregation import Mean, Sums, sign_type
-from fedpace.core import ConfigError, Settings, devices, torch_stream
+from fedpace.aggregation import Sums, sign_type
+from fedpace.core import ConfigError, Randomness, Settings, devices, seed_of, torch_stream
+from fedpace.server.clipping import Adaptive, Fixed
 from fedpace.server.guard import Guard
 from fedpace.server.schedule import Exchange, Schedule
-from fedpace.server.sums import beyond_sums
+from fedpace.server.sums import Secure, beyond_sums, quantities
 
 COUNTED = 20  # of the clients of a round, one in so many is the noise of the count by default (Andrew et al., 2021)
 
@@ -41,20 +42,19 @@ class Privacy(Settings):
     sampling: Literal["poisson", "fixed"] = "poisson"
     signs: float = Field(0.5, gt=0, lt=1)
     count_noise: float | None = Field(None, gt=0, allow_inf_nan=False)
-    randomness: Literal["seeded", "secret"] = "seeded"
+    randomness: Randomness = "seeded"
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
         if self.delta is None:
-            raise ValueError("an epsilon means nothing without a delta: expected delta, such as 1e-5, found none")
+            raise ValueError("an epsilon means nothing without a delta: expected a delta, such as 1e-5")
         if (self.noise is None) == (self.epsilon is None):
-            found = "neither" if self.noise is None else "both"
-            raise ValueError(f"expected either noise or the epsilon of the whole run, found {found}")
+            raise ValueError("expected either noise or the epsilon of the whole run, and not both")
         return self
 
     def seed(self, given: int) -> int:
         """Where this run's randomness comes from: the ``given`` seed, or the operating system."""
-        return given if self.randomness == "seeded" else secrets.randbits(62)
+        return seed_of(self.randomness, given)
 
     def multipliers(self, clients: float, *, adaptive: bool, signed: bool) -> Multipliers:
         """How the noise is dealt to what a round of so many ``clients`` adds up."""
@@ -85,12 +85,22 @@ class Multipliers:
 
 
 @dataclass(frozen=True)
-class Private:
-    """A round that is private: of about so many ``clients``, with randomness from this ``seed``."""
+class PrivateRound:
+    """A round that is private: of about so many ``clients``, with randomness from this ``seed``.
+
+    Within secure sums clients keep to a ``norm`` and add the noise themselves; at least ``adding`` of them are summed.
+    """
 
     settings: Privacy
     clients: float
     seed: int
+    norm: float = 0.0
+    adding: int = 1
+
+    @property
+    def noise_of_each(self) -> float:
+        """The deviation of what a client adds, so that the least number of them add up to enough."""
+        return (self.settings.noise or 0.0) * self.norm / sqrt(self.adding)
 
     @property
     def voters(self) -> int:
@@ -103,7 +113,7 @@ class Private:
 
     def needs_signs(self, exchange: Exchange) -> bool:
         """Whether anything that moves the model is made of sums of signs."""
-        return exchange.counts or exchange.prunes or not isinstance(exchange.rule, Mean)
+        return "signs" in quantities(exchange)
 
     def noisy(
         self, total: Tensor, signs: Tensor | None, bound: float, noise: Multipliers, generator: torch.Generator
@@ -114,9 +124,9 @@ class Private:
         """
         size, voters = len(total), self.voters
         total = total + _normal(total, generator).mul_(noise.updates * bound)
-        votes = torch.zeros_like(total)
-        if signs is not None and noise.signs is not None:
-            votes = signs + _normal(total, generator).mul_(noise.signs * sqrt(size))
+        if signs is None or noise.signs is None:
+            return Sums(total, None, voters, self.clients)
+        votes = signs + _normal(total, generator).mul_(noise.signs * sqrt(size))
         return Sums(total, votes.round_().clamp_(-voters, voters).to(sign_type(voters)), voters, self.clients)
 
     def noisy_share(self, below: int, clients: int, deviation: float, generator: torch.Generator) -> float:
@@ -135,32 +145,40 @@ def weight_within_one(examples: int, exchange: Exchange, guard: Guard) -> float:
     return min(examples / guard.max_examples, 1.0) if exchange.weights == "samples" and guard.max_examples else 1.0
 
 
-def check_bounds(guard: Guard) -> None:
+def check_private(schedule: Schedule, guard: Guard, secure: Secure | None) -> None:
+    """Refuse a schedule in which a client can change more than noise on sums hides."""
+    if secure is None:
+        _check_guard(guard)
+    elif secure.norm is None:
+        raise ConfigError("privacy: noise protects only what is bounded, within secure sums by clients; expected norm")
+    for stage in schedule.all:
+        searches = ["a search looks at each client's own gradient; expected no search"] if stage.search else []
+        for reason in (*searches, *(reason for each in stage.exchanges for reason in _unbounded(each, guard, secure))):
+            raise ConfigError(f"privacy, stage '{stage.name}': {reason}")
+
+
+def _check_guard(guard: Guard) -> None:
     """Refuse a guard that does not bound how much a client can change a sum."""
     if guard.clip is None:
         raise ConfigError("privacy: noise protects only what is bounded; expected guard.clip = 'fixed' or 'adaptive'")
-    name = guard.clip.registered_name()
-    if name not in ("fixed", "adaptive"):
+    if not isinstance(guard.clip, Fixed | Adaptive):
         raise ConfigError(
-            f"privacy: the bound of guard.clip = '{name}' follows from the updates themselves; expected 'fixed' or "
-            "'adaptive'"
+            f"privacy: the bound of guard.clip = '{guard.clip.registered_name()}' follows from the updates themselves; "
+            "expected 'fixed' or 'adaptive'"
         )
     if guard.max_share is not None:
         raise ConfigError("privacy: guard.max_share lets a client change how much others count; expected max_examples")
 
 
-def check_private(schedule: Schedule, guard: Guard) -> None:
-    """Refuse a schedule in which a client can change more than noise on sums hides."""
-    check_bounds(guard)
-    for stage in schedule.all:
-        where = f"privacy, stage '{stage.name}'"
-        if stage.search is not None:
-            raise ConfigError(f"{where}: a search looks at each client's own gradient; expected no search")
-        for exchange in stage.exchanges:
-            reason = beyond_sums(exchange)
-            if reason is not None:
-                raise ConfigError(f"{where}: {reason}")
-            if exchange.weights == "samples" and guard.max_examples is None:
-                raise ConfigError(
-                    f"{where}: weights by samples have no bound; expected guard.max_examples, or weights = 'uniform'"
-                )
+def _unbounded(exchange: Exchange, guard: Guard, secure: Secure | None) -> Iterator[str]:
+    """What of an exchange no noise hides."""
+    reason = beyond_sums(exchange)
+    if reason is not None:
+        yield reason
+    asked = [each for each in quantities(exchange) if secure is not None or each != "signs"]
+    if asked:
+        yield f"no noise is added to sums of {' and '.join(asked)}; expected a rule that needs none, and no pace"
+    if exchange.weights == "samples" and secure is not None:
+        yield "within secure sums clients count alike; expected weights = 'uniform', found 'samples'"
+    if exchange.weights == "samples" and guard.max_examples is None:
+        yield "weights by samples have no bound; expected guard.max_examples, or weights = 'uniform'"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import isfinite, nan
 from typing import Generic, TypeVar
 
 from torch import Tensor
 
 from fedpace.core import Buffers, RoundReport, SearchReport, Similarity, Tensors, Update, derive
 from fedpace.server.annealing import Annealing, SeedPath
-from fedpace.server.privacy import Private
+from fedpace.server.privacy import PrivateRound
 from fedpace.server.schedule import Exchange
 from fedpace.server.server import ExchangeReport, Server
 from fedpace.server.sums import Collected, Weighing
@@ -86,7 +87,7 @@ class Round:
         under_way.report
 
     ``seed`` is the run's. ``accepted`` hears of every update that is used. With ``secure`` the server asks for sums;
-    with ``private`` it adds noise to what it sums itself.
+    with ``private`` there is noise in them, which the server adds or, where sums are secret, the clients.
     Traffic is counted as it happens: 4 bytes a number, personal parts never, and of a client that failed nothing.
     """
 
@@ -99,7 +100,7 @@ class Round:
         accepted: Callable[[Update], None] = lambda update: None,
         *,
         secure: bool = False,
-        private: Private | None = None,
+        private: PrivateRound | None = None,
     ) -> None:
         self._server, self._cohort, self._seed = server, list(cohort), seed
         self._accepted, self._secure, self._private = accepted, secure, private
@@ -150,7 +151,8 @@ class Round:
             kept = []
             for update in islice(answers, len(question.clients)):
                 self._up += 0 if update.failure else size + 1  # and the loss
-                if self._server.guard.reason_to_drop(update, size) is None and update.vector is not None:
+                judged = isfinite(update.metrics.get("loss", nan))  # or one client spoils the mean of all
+                if judged and self._server.guard.reason_to_drop(update, size) is None and update.vector is not None:
                     kept.append(replace(update, vector=update.vector.clone()))
             yield kept
 
@@ -160,20 +162,23 @@ class Round:
             {} if server_side is None else {client: server_side.sends_to(client) for client in self._cohort}
         )
         asked = (self._cohort, *self._model, number, exchange, extras, lambda client: own.get(client, {}))
+        private, clients = self._private, len(self._cohort)
         if self._secure:
-            sums = AskSums(*asked, self._server.weighing(exchange))
+            weighing = self._server.weighing(exchange)
+            sums = AskSums(*asked, weighing if private is None else replace(weighing, noise=private.noise_of_each))
             yield sums
-            self._note(exchange, self._server.exchange_sums(exchange, sums.answers, len(self._cohort), self._accepted))
+            seen = self._server.exchange_sums(exchange, sums.answers, clients, self._accepted, private=private)
         else:
             updates = AskUpdates(*asked)
             yield updates
-            private, answered = self._private, (exchange, updates.answers, len(self._cohort), self._accepted)
             if private is None:
                 seed = derive(self._seed, "rule", self.report.round, number)
-                self._note(exchange, self._server.exchange(*answered, seed))
+                seen = self._server.exchange(exchange, updates.answers, clients, self._accepted, seed)
             else:
-                generator = private.generator(self.report.round, number)
-                self._note(exchange, self._server.exchange_private(*answered, private=private, generator=generator))
+                noise = private.generator(self.report.round, number)
+                answered = exchange, updates.answers, clients, self._accepted
+                seen = self._server.exchange_private(*answered, private=private, generator=noise)
+        self._note(exchange, seen)
         self._down += len(self._cohort) * (self._server.layout.size + self._server.statistics + _numbers(extras))
         self._down += sum(map(_numbers, own.values()))
 

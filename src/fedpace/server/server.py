@@ -22,6 +22,7 @@ from fedpace.core import (
     Similarity,
     Tensors,
     Update,
+    Weights,
     devices,
     weight_of,
     with_prefix,
@@ -34,10 +35,10 @@ from fedpace.server.guard import Guard
 from fedpace.server.monitor import Monitor
 from fedpace.server.optimizers import NOT_FINITE, UNCHANGED
 from fedpace.server.parts import Parts
-from fedpace.server.privacy import Private, check_private, weight_within_one
+from fedpace.server.privacy import PrivateRound, check_private, weight_within_one
 from fedpace.server.pruning import Pruner
 from fedpace.server.schedule import Exchange, Schedule
-from fedpace.server.sums import Collected, Weighing, check_schedule
+from fedpace.server.sums import Collected, Secure, Weighing, check_schedule, quantities
 
 log = logging.getLogger("fedpace")
 
@@ -178,15 +179,8 @@ class Server:
         if server_side is not None:
             server_side.finish()
         report.train_loss = sum(losses) / len(losses)
-        if exchange.pace is not None and agreement is not None:
-            latest = agreement.finish()[1]
-            if self._frozen is not None and self._agreement is not None:  # nobody moved there: that is no conflict
-                torch.where(self._frozen, self._agreement, latest, out=latest)
-            self._agreement = exchange.pace.remember(self._agreement, latest)
+        self._remember(exchange, agreement)
         self._conclude(exchange, stream, monitor, touched, buffers, report)
-        if exchange.freezes is not None and self._agreement is not None:
-            known = self._frozen if self._frozen is not None else torch.zeros_like(self.vector, dtype=torch.bool)
-            self._frozen = exchange.freezes.widened(known, self._agreement)
         return report
 
     def _usable(
@@ -206,11 +200,18 @@ class Server:
         return self._rows.lend()
 
     def exchange_sums(
-        self, exchange: Exchange, collected: Collected, clients: int, accepted: Callable[[Update], None] = _ignore
+        self,
+        exchange: Exchange,
+        collected: Collected,
+        clients: int,
+        accepted: Callable[[Update], None] = _ignore,
+        *,
+        private: PrivateRound | None = None,
     ) -> ExchangeReport:
         """Take one step from the sums of at most ``clients`` updates, none of which the server has seen.
 
-        Both sums are zero where no client moved. (So they are where updates cancel out exactly.)
+        Both sums are zero where no client moved. (So they are where updates cancel out exactly.) In a ``private`` round
+        the noise is in the sum already, which is divided by the expected number of clients.
         """
         report = ExchangeReport(train_loss=collected.train_loss, clipped=collected.clipped, extras=collected.numbers)
         for update in collected.clients:
@@ -226,13 +227,18 @@ class Server:
             if update.failure is None:
                 accepted(update)
         report.used = sums.clients
+        sums = sums if private is None else replace(sums, weight=private.clients)
         stream = Parts(exchange.rule, self.layout, self.ruled, clients)
         monitor = Monitor(self.layout, clients, exchange.sends, stream.signs, pairwise=0)
         buffers = BufferStream(self.buffer_policy)
         stream.absorb(sums)
         monitor.absorb(sums)
         buffers.add(collected.buffers, 1)
-        touched = (sums.signs != 0) | (sums.total != 0) if exchange.counts else None
+        touched = (sums.of("signs").total != 0) | (sums.total != 0) if exchange.counts else None
+        if exchange.pace is not None:
+            agreement = MagnitudeAgreement(self.layout.size)
+            agreement.absorb(sums)
+            self._remember(exchange, agreement)
         self._conclude(exchange, stream, monitor, touched, buffers, report)
         return report
 
@@ -243,7 +249,7 @@ class Server:
         clients: int,
         accepted: Callable[[Update], None] = _ignore,
         *,
-        private: Private,
+        private: PrivateRound,
         generator: torch.Generator,
     ) -> ExchangeReport:
         """Take one step from noisy sums, even if nobody answered: that there was nobody must not be told either.
@@ -280,9 +286,9 @@ class Server:
         report.similarity, report.agreement = monitor.similarity(), monitor.agreement()
         return report
 
-    def check_private(self) -> None:
+    def check_private(self, secure: Secure | None = None) -> None:
         """Refuse a run in which a client can change more than noise on sums hides."""
-        check_private(self.schedule, self.guard)
+        check_private(self.schedule, self.guard, secure)
         if self.server_side is not None:
             raise ConfigError("privacy: the server's side of this method learns from each update alone")
         if self.ruled.size != self.layout.size:
@@ -297,12 +303,13 @@ class Server:
         """How clients are to weigh what they add to the sums of an exchange."""
         averaged = exchange.sends == "update" and self.buffer_policy in ("weighted_mean", "mean")
         if not averaged or not len(self.buffers.floats):
-            return Weighing(exchange.weights)
-        return Weighing(exchange.weights, "samples" if self.buffer_policy == "weighted_mean" else "uniform")
+            return Weighing(exchange.weights, None, quantities(exchange))
+        buffers: Weights = "samples" if self.buffer_policy == "weighted_mean" else "uniform"
+        return Weighing(exchange.weights, buffers, quantities(exchange))
 
-    def check_sums(self, clients: int) -> None:
+    def check_sums(self, clients: int, secure: Secure) -> None:
         """Refuse a run for which sums over ``clients`` clients are too little to see, or too much."""
-        check_schedule(self.schedule, clients)
+        check_schedule(self.schedule, clients, secure)
         if self.server_side is not None:
             raise ConfigError("secure aggregation: the server's side of this client work learns from each update alone")
         if self.ruled.size != self.layout.size:
@@ -323,6 +330,15 @@ class Server:
         log.warning("client %s dropped: %s", update.client, reason)
         report.dropped.append(Dropped(update.client, reason))
 
+    def _remember(self, exchange: Exchange, agreement: MagnitudeAgreement | None) -> None:
+        """What the pace keeps of a round's agreement."""
+        if exchange.pace is None or agreement is None:
+            return
+        latest = agreement.finish()[1]
+        if self._frozen is not None and self._agreement is not None:  # nobody moved there: that is no conflict
+            torch.where(self._frozen, self._agreement, latest, out=latest)
+        self._agreement = exchange.pace.remember(self._agreement, latest)
+
     def _conclude(
         self,
         exchange: Exchange,
@@ -341,6 +357,9 @@ class Server:
             buffers.finish(self.buffers)
         report.similarity, report.agreement = monitor.similarity(), monitor.agreement()
         report.diagnostics = stream.diagnostics
+        if exchange.freezes is not None and self._agreement is not None:
+            known = self._frozen if self._frozen is not None else torch.zeros_like(self.vector, dtype=torch.bool)
+            self._frozen = exchange.freezes.widened(known, self._agreement)
 
     def _step(
         self, exchange: Exchange, update: Tensor, mask: Tensor | None, monitor: Monitor, touched: Tensor | None

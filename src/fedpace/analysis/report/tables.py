@@ -78,7 +78,7 @@ def _actions(methods: Methods) -> str:
         pruned = f"{summary.pruned:.2%}" if any(record.pruned for record in run.records) else ""
         frozen = f"{run.records[-1].frozen:.2%}" if any(record.frozen for record in run.records) else ""
         dropped = "; ".join(f"{client}: {why}" for client, why in dropped_clients(run.records))
-        private = "; ".join(f"{name} {value}" for name, value in privacy_of(run.config, run.records)[:1])
+        private = "; ".join(f"{name} {value}" for name, value in privacy_of(run.config, run.records) if "ε" in name)
         if search or pruned or frozen or dropped or private:
             cells = (search, pruned, frozen, dropped, private)
             rows.append([run.label, str(run.seed), *(cell or "–" for cell in cells)])

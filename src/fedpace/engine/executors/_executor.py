@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fedpace.core import Buffers, Device, Layout, Named, Registry, Update, devices
 from fedpace.data import Federation
 from fedpace.engine.worker import CLASSIFICATION, Turn
-from fedpace.server import Collected, Weighing
+from fedpace.server import Collected, Secure, Weighing
 from fedpace.tasks import Task
 
 
@@ -26,7 +26,7 @@ class Execution(ABC):
     one: what clients train is asked for by ``sums``. Answers lie on the ``device``, where the server aggregates them.
     """
 
-    secure: bool = False
+    secure: Secure | None = None
     device: torch.device = devices.HOST
 
     @abstractmethod
