@@ -14,17 +14,20 @@ pytest.importorskip("flwr")
 
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.secure_aggregation.crypto.shamir import create_shares
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.supercore.primitives.asymmetric import generate_key_pairs
 
 from fedpace.core import ClientError, ConfigError, Layout, Update
+from fedpace.engine import Listener
 from fedpace.experiments.engines import node_of, run_on, run_on_grid
 from fedpace.experiments.presets import load_config
 from fedpace.flower import InProcessGrid, SecureExchange, client_app
 from fedpace.flower._packing import Packing
-from fedpace.flower._secagg import CONFIG, VECTOR, Key, setup_config, to_mask, to_record
+from fedpace.flower._secagg import CONFIG, VECTOR, Key, opened_secret, setup_config, to_mask, to_record
 from fedpace.flower._secagg import Stage as Step
-from fedpace.flower.secure import SECURE, _neighbours, _to_blame, demanded, secure_answer
+from fedpace.flower._secret_sum import SECURE, neighbours, to_blame
+from fedpace.flower.secure import demanded, secure_answer
 from fedpace.server import Collected, Exchange, Pruning, Schedule, Secure, Server, Weighing
 from tests.server.helpers import buffers as held_buffers
 from tests.stages import stage_with
@@ -159,6 +162,20 @@ def test_client_lost_at_any_step_does_not_spoil_the_sum(step):
         assert (
             counted or answer == f"{'its node failed: its disk is full' if client % 2 else 'no answer'} (at '{step}')"
         )
+
+
+@pytest.mark.parametrize("first", STEPS)
+@pytest.mark.parametrize("second", STEPS)
+def test_two_clients_lost_at_any_two_steps(first, second):
+    """With every sum that can be asked for; each step is the first or the second of a round to lose somebody."""
+    updates, lost = answers(7), {1: first, 2: second}
+    found = summed(Toy(updates, lost), Weighing("samples", None, ALL), threshold=0.51)
+    used = only(updates, *(client for client, step in lost.items() if step != Step.UNMASK))
+    assert same(found, used, "samples")
+    weights = torch.tensor([update.examples for update in used], dtype=torch.float64)[:, None]
+    rows = torch.stack([update.vector.double() for update in used]) * weights
+    assert torch.equal(found.opened.sums.votes.double(), (torch.sign(rows) * weights).sum(0))
+    torch.testing.assert_close(found.opened.sums.sizes, rows.abs().sum(0), rtol=0, atol=7 * found.packing.resolution)
 
 
 def test_clients_lost_at_every_step_of_one_round():
@@ -338,7 +355,7 @@ def test_neighbours_on_a_ring_are_symmetric_and_as_many_as_there_are_shares():
     for clients in range(3, 20):
         for part in (0.1, 0.5, 0.8, 1.0):
             shares, threshold = Secure(shares=part).counts(clients)
-            near = _neighbours(list(range(clients)), shares)
+            near = neighbours(list(range(clients)), shares)
             assert 3 <= threshold <= shares <= clients
             assert all(len(found) == shares and node in found for node, found in near.items())
             assert all(node in near[other] for node, found in near.items() for other in found)
@@ -539,7 +556,7 @@ def test_a_complaint_that_cannot_be_understood_drops_its_author(unread):
 def test_blame_is_on_whoever_most_pairs_have_in_common(unread, present, blamed):
     """A pair is a reader and a writer."""
     pairs = {tuple(map(ord, pair)) for pair in unread}
-    found = _to_blame(pairs, set(map(ord, present)))
+    found = to_blame(pairs, set(map(ord, present)))
     assert {chr(node) for node in found} == set(blamed)
 
 
@@ -551,6 +568,16 @@ def test_wrong_shares_of_one_client_do_not_spoil_the_sum(share):
     updates = answers(6)
     found = summed(Toy(updates, {0: Step.COLLECT_MASKED_VECTORS}, wrong={3: says(Step.UNMASK, shares=change)}))
     assert same(found, only(updates, 0))
+
+
+@pytest.mark.parametrize(("shares", "threshold"), [(4, 3), (20, 14)])
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_secret_is_opened_by_the_shares_that_are_right(shares, threshold, place):
+    secret = bytes(range(32))
+    known = create_shares(secret, threshold, shares)
+    known[place] = known[place][:4] + bytes(len(known[place]) - 4)
+    assert opened_secret(known, threshold, secret.__eq__) == secret
+    assert opened_secret([b"nonsense"] * threshold, threshold, secret.__eq__) is None
 
 
 def test_a_client_whose_secret_cannot_be_opened_costs_one_round():
@@ -654,7 +681,36 @@ def test_a_round_whose_sums_are_out_of_range_is_not_used_and_says_so():
 
     found = summed(Toy(answers(5), wrong={1: shifted}))
     assert found.opened is None
-    assert "the sums are not used because no clients can have them (Σ sgn(u): expected" in found.ended
+    reason = "the sums are not used because no clients can have them (Σ sgn(u): expected"
+    assert reason in found.ended
+    server = Server(Layout(("w",), ((SIZE,),)), torch.ones(SIZE), NONE, Schedule())
+    report = server.exchange_sums(Exchange(), Collected([Update(0)], ended=found.ended), 5)
+    assert (report.used, report.still) == (0, found.ended)
+
+
+def test_a_run_whose_sums_can_never_be_used_is_no_result():
+    """And its record says why nothing was used."""
+    config = load_config("fedavg", FAST | {"secure": True})
+
+    class Spoiler(InProcessGrid):
+        def send_and_receive(self, messages, *, timeout=None):
+            replies = super().send_and_receive(messages)
+            for reply in replies:
+                if VECTOR in reply.content:
+                    vector = {name: array.numpy() + np.uint64(2**62) for name, array in reply.content[VECTOR].items()}
+                    reply.content[VECTOR] = to_record(vector)
+                    break
+            return replies
+
+    class Heard(Listener):
+        def finished_round(self, record):
+            self.record = record
+
+    heard = Heard()
+    grid = Spoiler(client_app(lambda context: node_of(config)), 4)
+    with pytest.raises(ClientError, match=r"no update could be used in 2 rounds; .*no clients can have them"):
+        run_on_grid(config, grid, listeners=[heard])
+    assert "no clients can have them" in heard.record.still
 
 
 def test_a_liar_cannot_raise_the_bound_for_ever(caplog):

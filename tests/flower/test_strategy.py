@@ -222,6 +222,16 @@ def test_clients_with_different_metrics_are_averaged_over_what_all_sent(caplog):
     assert "only loss are averaged" in caplog.text
 
 
+@pytest.mark.parametrize("values", [{}, {"loss": float("nan")}, {"loss": [1.0]}, {"loss": float("inf"), "x": 1.0}])
+def test_a_client_with_other_metrics_than_most_is_left_out_of_their_mean(values, caplog):
+    spoil = metric(**{"num-examples": EXAMPLES[1], **values})
+    _, metrics = one_round(ServerStrategy(), grid(app(spoil, bad=[1])))
+    kept = [0, 2, 3]
+    assert metrics["loss"] == pytest.approx(np.average(kept, weights=[EXAMPLES[client] for client in kept]))
+    assert metrics["clients"] == 4
+    assert "only loss are averaged, of 3 of 4 clients" in caplog.text
+
+
 @pytest.mark.parametrize("spoil", [raises, metric(accuracy=1.0), replaced()])
 def test_a_bad_evaluation_is_left_out(spoil):
     strategy, on = ServerStrategy(), grid(app(spoil, bad=[1]))

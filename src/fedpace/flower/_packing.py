@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, log2, sqrt
 from typing import Any, Literal
@@ -160,35 +160,43 @@ class Packing(Settings):
     def open(self, vector: dict[str, NDArray[Any]], clients: int) -> Opened:
         """What the sum of ``clients`` vectors says; a ValueError if so many clients cannot have added up to it."""
         parts = {name: part.view(f"i{part.itemsize}") for name, part in vector.items()}
-        fixed, counts = np.split(parts["sums"], [self.size + self.floats])
+        fixed, counts = np.split(parts.pop("sums"), [self.size + self.floats])
         weight, statistics, clipped, known, loss, *integers = counts.tolist()
-        total, most = fixed[: self.size], clients * round(self.bound * self.scale)
-        _check_weight("Σ w", weight, clients, self.updates, self.most_examples)
-        _check_weight("Σ w of buffers", statistics, clients, self.buffers, self.most_examples)
-        _check("Σ w u", fixed, most)
-        _check("Σ sgn(u)", parts.get("signs"), clients)
-        _check("Σ w sgn(u)", parts.get("votes"), weight)
-        _check("Σ w |u|", parts.get("sizes"), most)
+        self._check_counts(counts.tolist(), clients)
+        self._check_values(fixed, parts, weight, clients)
+        values = torch.from_numpy(fixed / self.scale)
+        found = {name: torch.from_numpy(part / self.scale if name == "sizes" else part) for name, part in parts.items()}
+        sums = Sums(values[: self.size], found.pop("signs", None), clients, float(weight), **found)
+        buffers = self._buffers(values[self.size :], statistics, integers, clients)
+        return Opened(sums, buffers, loss / _LOSS / known if known else None, clipped)
+
+    def _check_counts(self, counts: Sequence[int], clients: int) -> None:
+        weight, statistics, clipped, known, loss, *integers = counts
+        for what, found, weights in (("Σ w", weight, self.updates), ("Σ w of buffers", statistics, self.buffers)):
+            _check(what, [found], clients * self.most_examples if weights == "samples" else clients, least=clients)
         _check("clipped values", [clipped], clients * (self.size + self.floats), least=0)
         _check("clients with a loss", [known], clients, least=0)
         _check("losses", [loss], known * int(_HIGHEST_LOSS * _LOSS))
         _check("integers of buffers", integers, clients * _HIGHEST_INTEGER)
+
+    def _check_values(
+        self, fixed: NDArray[np.int64], parts: Mapping[str, NDArray[Any]], weight: int, clients: int
+    ) -> None:
+        most = clients * round(self.bound * self.scale)
+        for what, found, highest in (
+            ("Σ w u", fixed, most),
+            ("Σ sgn(u)", parts.get("signs"), clients),
+            ("Σ w sgn(u)", parts.get("votes"), weight),
+            ("Σ w |u|", parts.get("sizes"), most),
+        ):
+            _check(what, () if found is None else found, highest)
+        total = fixed[: self.size]
         if "sizes" in parts and not np.all(np.abs(total) <= parts["sizes"]):
             raise ValueError("expected |Σ w u| ≤ Σ w |u|")
-        values = torch.from_numpy(fixed / self.scale)
-        length, longest = float(values[: self.size].norm()), weight * self.norm
-        if self.norm and not self.noise and length > longest * (1 + 1e-9) + sqrt(self.size) * clients * self.resolution:
+        rounded = sqrt(self.size) * clients * self.resolution
+        length, longest = float(np.linalg.norm(total / self.scale)), weight * self.norm
+        if self.norm and not self.noise and length > longest * (1 + 1e-9) + rounded:
             raise ValueError(f"Σ w u: expected a length of at most {longest:.6g}, found {length:.6g}")
-        found = {name: torch.from_numpy(part) for name, part in parts.items() if name != "sums"}
-        if "sizes" in found:
-            found["sizes"] = found["sizes"] / self.scale
-        sums = Sums(values[: self.size], found.pop("signs", None), clients, float(weight), **found)
-        return Opened(
-            sums,
-            self._buffers(values[self.size :], statistics, integers, clients),
-            loss / _LOSS / known if known else None,
-            clipped,
-        )
 
     def _buffers(self, floats: Tensor, weight: int, integers: Sequence[int], clients: int) -> Buffers | None:
         if self.buffers == "none":
@@ -198,15 +206,11 @@ class Packing(Settings):
         return Buffers(floats / weight, torch.tensor(whole, dtype=torch.int64))
 
 
-def _check(what: str, found: NDArray[Any] | Sequence[int] | None, most: int, least: int | None = None) -> None:
+def _check(what: str, found: NDArray[Any] | Sequence[int], most: int, least: int | None = None) -> None:
     """Whether all integers lie within bounds: ±``most``, if no lower one is given."""
-    if found is None or not len(found):
+    if not len(found):
         return
     lowest, highest = int(np.min(found)), int(np.max(found))
     least = -most if least is None else least
     if lowest < least or highest > most:
         raise ValueError(f"{what}: expected integers from {least} to {most}, found {lowest} to {highest}")
-
-
-def _check_weight(what: str, found: int, clients: int, weights: str, most: int) -> None:
-    _check(what, [found], clients * most if weights == "samples" else clients, least=clients)

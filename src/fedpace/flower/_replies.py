@@ -7,9 +7,11 @@ client.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from math import inf
+from math import inf, isfinite
+from typing import Any
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
@@ -110,17 +112,36 @@ def refuse_large(values: Tensor) -> None:
 
 
 def averaged(contents: Sequence[RecordDict], key: str, aggregate: Metrics) -> MetricRecord:
-    """The clients' metrics as Flower aggregates them; only those that all clients sent."""
+    """The clients' metrics as Flower aggregates them: those that most clients sent, of the clients that sent them all.
+
+    What is not finite was not sent: one client would spoil the mean of all.
+    """
     if not contents:
         return MetricRecord()
     records = [metrics_of(content) for content in contents]
-    kinds = [{(name, len(v) if isinstance(v, list) else None) for name, v in record.items()} for record in records]
-    common = set.intersection(*kinds)
-    if any(kind != common for kind in kinds):
-        names = {name for name, _ in common}
-        log.warning("clients sent different metrics: only %s are averaged", ", ".join(sorted(names - {key})) or "none")
-        contents = [RecordDict({"metrics": MetricRecord({n: record[n] for n in sorted(names)})}) for record in records]
-    return aggregate(list(contents), key)
+    sent = [{(name, _length(value)) for name, value in record.items() if _is_finite(value)} for record in records]
+    counts = Counter(chain.from_iterable(sent))
+    usual = {kind for kind, count in counts.items() if 2 * count > len(records)}
+    if all(kinds == usual for kinds in sent) and all(len(record) == len(usual) for record in records):
+        return aggregate(list(contents), key)
+    names = sorted(name for name, _ in usual)
+    kept = [record for record, kinds in zip(records, sent, strict=True) if kinds >= usual]
+    log.warning(
+        "clients sent different metrics: only %s are averaged, of %d of %d clients",
+        ", ".join(name for name in names if name != key) or "none",
+        len(kept),
+        len(records),
+    )
+    reduced = [RecordDict({"metrics": MetricRecord({name: record[name] for name in names})}) for record in kept]
+    return aggregate(reduced, key) if reduced else MetricRecord()
+
+
+def _length(value: object) -> int | None:
+    return len(value) if isinstance(value, list) else None
+
+
+def _is_finite(value: Any) -> bool:
+    return all(map(isfinite, value if isinstance(value, list) else [value]))
 
 
 def in_order(replies: Iterable[Message], nodes: Iterable[int]) -> list[tuple[int, Message | None]]:

@@ -7,9 +7,11 @@ vectors are integers that we chose, of any unsigned type; their sums wrap around
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import combinations, islice
+from itertools import combinations
+from math import comb
+from random import SystemRandom
 from typing import Any, cast
 
 import numpy as np
@@ -49,12 +51,10 @@ __all__ = [
 ]
 
 CONFIG, VECTOR = "protocol", "masked"  # records of a message
-COMMITMENT, UNREAD, BANNED, SEEDS = (
-    "commitment",
-    "unread",
-    "banned",
-    "seeds",
-)  # what we add to Flower's keys of a config
+# What we add to Flower's keys of a config:
+COMMITMENT = "commitment"  # to the seed of a node's own mask
+UNREAD = "unread"  # neighbours whose shares a node could not read
+BANNED, SEEDS = "banned", "seeds"  # neighbours that are left out, and what a node has in common with each of them
 TRIES = 200  # choices of shares that are tried before a secret counts as lost
 Vector = Mapping[str, NDArray[Any]]  # arrays of unsigned integers
 
@@ -149,7 +149,7 @@ def commits(to: bytes | None, secret: bytes) -> bool:
 
 def opened_secret(shares: Sequence[bytes], threshold: int, is_right: Callable[[bytes], bool]) -> bytes | None:
     """The secret of which these are shares, some of them perhaps wrong; ``None`` if it cannot be opened."""
-    for chosen in islice(combinations(shares, threshold), TRIES):
+    for chosen in _choices(shares, threshold):
         try:
             secret = combine_shares(list(chosen))
             if is_right(secret):
@@ -157,6 +157,15 @@ def opened_secret(shares: Sequence[bytes], threshold: int, is_right: Callable[[b
         except Exception:  # whatever somebody else's bytes make a reader raise
             continue
     return None
+
+
+def _choices(shares: Sequence[bytes], threshold: int) -> Iterator[Sequence[bytes]]:
+    """Enough of the shares: in all ways if they are few, else as chance has it, which meets all right ones soon."""
+    if comb(len(shares), threshold) <= TRIES:
+        yield from combinations(shares, threshold)
+    else:
+        for _ in range(TRIES):
+            yield SystemRandom().sample(shares, threshold)
 
 
 def shift(vector: Vector, by: Vector, *, up: bool) -> None:
