@@ -140,7 +140,7 @@ def test_who_reached_a_bound_is_named_with_rounds(record):
     ]
     lines = shown(RUN, history)
     assert "length of updates at most 0.25 in the last round" in lines
-    assert "client 4 counted for less than it claimed: rounds 0–1" in lines
+    assert "client 4 counted for less than its examples: rounds 0–1" in lines
     assert "client 4 update shortened: round 0" in lines
     assert "client 1 update shortened: round 0" in lines
     assert not any("Bounds" in line for line in shown(RUN, history[2:]))

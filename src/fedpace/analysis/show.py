@@ -164,7 +164,7 @@ def bounded_clients(records: Sequence[RoundRecord]) -> Rows:
     rounds: dict[tuple[int, str], list[int]] = {}
     for record in records:
         for client in record.capped:
-            rounds.setdefault((client, "counted for less than it claimed"), []).append(record.round)
+            rounds.setdefault((client, "counted for less than its examples"), []).append(record.round)
         for client in record.shortened:
             rounds.setdefault((client, "update shortened"), []).append(record.round)
     bounds = [record.bound for record in records if record.bound is not None]

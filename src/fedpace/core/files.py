@@ -17,7 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fedpace.core.errors import RunFolderError, one_line
+from fedpace.core.errors import RunFolderError
+from fedpace.core.text import one_line
 
 Durability = Literal["process", "power"]
 """What finished rounds survive: the end of the ``process``, or also a failure of the ``power``, for which each write

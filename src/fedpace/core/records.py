@@ -85,7 +85,7 @@ class RoundReport:
     Of the ``cohort`` so many clients were ``used`` in the last exchange. ``pruned`` and ``frozen`` are shares of the
     parameters, ``frozen`` at the beginning of the round. ``clipped`` is there where updates were summed in secret: so
     many values lay outside the range of the sums. Of the clients that were used, ``capped`` ones counted for less than
-    they claimed, and the updates of ``shortened`` ones were clipped to the length ``bound``, if there was one.
+    their examples, and the updates of ``shortened`` ones were clipped to the length ``bound``, if there was one.
     ``epsilon`` is what all models of a private run up to this one tell of a client, at the delta of the config;
     ``local_epsilon`` is what a client that trains privately told of one of its examples, the one that told most.
     ``still`` says why the model stayed as it was, if it did.
