@@ -25,7 +25,7 @@ def started(monkeypatch):
             return Pipe(), Pipe()
 
         def Process(self, target, args, **_):  # noqa: N802
-            seen["places"].append(args[3])
+            seen["places"].append(args[2])
             return Process()
 
     monkeypatch.setattr(processes.mp, "get_context", Context)
@@ -38,7 +38,7 @@ class Pipe:
 
 
 class Process(Pipe):
-    start = terminate = join = Pipe.close
+    start = terminate = kill = join = Pipe.close
 
 
 def starts(executor, device):
