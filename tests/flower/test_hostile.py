@@ -10,6 +10,7 @@ pytest.importorskip("flwr")
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedpace.aggregation import rules
 from fedpace.core import ClientError
 from fedpace.experiments.engines import node_of, run_on
 from fedpace.experiments.presets import load_config
@@ -106,6 +107,13 @@ def test_strategies_use_the_honest(make, wrong):
     play(make(), Hostile(honest(), 3, wrong), arrays())
 
 
+@pytest.mark.parametrize("rule", rules.names())
+@settings(SOME, max_examples=6)
+@given(wrong=st.lists(faults, min_size=1, max_size=4))
+def test_every_rule_uses_the_honest(rule, wrong):
+    play(ServerStrategy(rule=rule), Hostile(honest(), 3, wrong), arrays())
+
+
 @SOME
 @given(wrong=st.lists(faults, min_size=1, max_size=4))
 def test_models_of_half_precision_stay_finite(wrong):
@@ -132,6 +140,10 @@ RUNS = {
     "fedrep": {"model": "small_cnn", "data.partition.test_share": 0.3},
     "fedgga": {},
     "gma": {},
+    "fedpac": {"model": "small_cnn", "data.partition.test_share": 0.3},
+    "fedcp": {"model": "small_cnn", "data.partition.test_share": 0.3},
+    "fedprox": {},
+    "apfl": {"data.partition.test_share": 0.3},
 }
 
 
