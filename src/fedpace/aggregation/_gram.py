@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedpace.aggregation._arrays import products
+from fedpace.aggregation._length import length
 from fedpace.aggregation._range import RANGE, narrowed
 from fedpace.aggregation._signs import blocks
 from fedpace.core import devices
@@ -141,13 +142,19 @@ class Rows:
     def combine(self, coefficients: Sequence[Tensor], parts: Sequence[slice]) -> Tensor:
         """qᵀU, with coefficients of their own for each part of the columns."""
         result = self._space.new_empty(self._space.shape[1])
-        lengths = self.gram.diagonal().clamp_min(0).sqrt()
+        lengths = self._lengths()
         for part, q in zip(parts, coefficients, strict=True):
             if max(float(q.abs() @ lengths), float(q.abs().max())) < RANGE:
                 torch.mv(self.matrix[:, part].T, q.to(result), out=result[part])
             else:
                 _combine_widely(self.matrix[:, part], q, result[part])
         return result
+
+    def _lengths(self) -> Tensor:
+        """‖uᵢ‖, from the Gram matrix if there is one: it costs more than lengths do."""
+        if self._gram is None:
+            return torch.tensor([length(row) for row in self.matrix], dtype=torch.float64, device=devices.HOST)
+        return self._gram.diagonal().clamp_min(0).sqrt()
 
 
 def _combine_widely(rows: Tensor, coefficients: Tensor, result: Tensor) -> None:

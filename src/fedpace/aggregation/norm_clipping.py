@@ -7,6 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedpace.aggregation._gram import Rows
+from fedpace.aggregation._length import length
 from fedpace.aggregation._mixing import Mixing
 from fedpace.aggregation._rule import minority, rules
 
@@ -32,6 +33,6 @@ class NormClipping(Mixing):
 
     def mixes(self, rows: Rows, weights: list[float], seed: int) -> tuple[Tensor, list[float]]:
         """A factor for each client."""
-        norms = torch.tensor([float(row.double().norm()) for row in rows.each()], dtype=torch.float64)
+        norms = torch.tensor([length(row) for row in rows.each()], dtype=torch.float64)
         bound = norms.median() if self.norm is None else self.norm
         return torch.where(norms > bound, bound / norms, 1.0).diag(), weights

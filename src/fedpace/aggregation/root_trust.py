@@ -13,7 +13,6 @@ from fedpace.aggregation._gram import Rows, cosines
 from fedpace.aggregation._gram_rule import GramStream
 from fedpace.aggregation._rule import Diagnostics, rules
 
-LONGEST = torch.finfo(torch.float32).max
 SHORTEST = 1e-30  # relative to the root: what is shorter has no direction that could be lengthened
 
 
@@ -69,6 +68,6 @@ def trusting(gram_matrix: Tensor, numbers: Sequence[int], root: int | None) -> t
     lengths = gram_matrix.diagonal().sqrt()
     moved = lengths > SHORTEST * lengths[at]
     trust = cosines(gram_matrix)[at].clamp_min(0) * moved
-    scale = torch.where(moved, lengths[at].clamp_max(LONGEST) / lengths, 0.0)
+    scale = torch.where(moved, lengths[at] / lengths, 0.0)
     shares = trust / trust.sum() if trust.any() else trust
     return shares * scale, {"trust": trust.tolist()}
