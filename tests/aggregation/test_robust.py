@@ -20,6 +20,7 @@ from fedpace.aggregation import (
     NormClipping,
     RootTrust,
     TrimmedMean,
+    _gram,
     rules,
 )
 from fedpace.aggregation._distances import smallest
@@ -306,6 +307,14 @@ def test_the_norm_of_the_middle_client_bounds_all():
     assert (shares.float() @ updates).flatten().tolist() == pytest.approx([1, 0, 0, 2, -1.2, 1.6])
     shares, _ = NormClipping(norm=1.0).mixes(rows, [1.0] * 3, seed=0)
     assert (shares.float() @ updates).norm(dim=1).tolist() == pytest.approx([1, 1, 1])
+
+
+def test_clipping_before_a_mean_compares_no_pairs(monkeypatch):
+    """Lengths are enough, and their cost does not grow with the square of the clients."""
+    updates = make("normal", 5, 10)
+    expected = NormClipping()(updates)
+    monkeypatch.setattr(_gram, "gram", None)
+    assert torch.equal(NormClipping()(updates), expected)
 
 
 @pytest.mark.parametrize("rule", ["median", "krum", "mean", "masked", "harmonised", "elected"])
