@@ -1,5 +1,7 @@
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedpace.cli import ENDING, main
-from fedpace.core import ConfigError, FedpaceError
+from fedpace.core import ConfigError, Disk, FedpaceError
 from fedpace.experiments import preset_names
 
 from .data.helpers import png, write_parquet
@@ -475,6 +477,22 @@ def test_show_a_run(fedpace):
     shown = strict(fedpace("show", "mine", "--json").out)
     assert shown["summary"] == result["summary"]
     assert shown["config"]["aggregate"]["rule"]["tau"] == 0.4
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+@pytest.mark.parametrize("operation", ["make_folder", "write", "save", "append", "rename"])
+def test_a_disk_that_takes_nothing_is_one_line_whatever_was_to_be_written(fedpace, monkeypatch, operation, number):
+    def refuse(disk, *arguments):
+        raise OSError(number, os.strerror(number))
+
+    assert fedpace("run", "fedavg", *FAST, "--out", "begun").code == 0
+    shutil.rmtree("begun/checkpoint")  # so that it begins again
+    monkeypatch.setattr(Disk, operation, refuse)
+    for arguments in (["--out", "new"], ["--out", "begun", "--resume"]):
+        found = fedpace("run", "fedavg", *FAST, *arguments)
+        assert found.code == 2
+        assert f": cannot be written ({os.strerror(number)})" in found.err.splitlines()[-1]
+        assert "Traceback" not in found.err
 
 
 def test_json_of_what_was_never_measured_is_null(fedpace, place):

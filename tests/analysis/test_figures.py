@@ -15,7 +15,7 @@ from fedpace.analysis import (
     save,
 )
 from fedpace.analysis._style import line_style, spread
-from fedpace.core import ConfigError
+from fedpace.core import ConfigError, RunFolderError
 
 
 def visible(axes):
@@ -242,3 +242,9 @@ def test_unknown_suffix_is_one_line(curve, tmp_path):
         save(metric_curves({"a": [curve([0.1])]}), tmp_path / "new" / "a.jpeg")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_figure_that_cannot_be_written_is_one_line(curve, tmp_path):
+    (tmp_path / "taken").touch()
+    with pytest.raises(RunFolderError, match=r"taken/curves.png: cannot be written"):
+        metric_and_similarity(curve([0.1, 0.2]), tmp_path / "taken" / "curves.png")

@@ -13,7 +13,7 @@ from fedpace.analysis import ReportedRun, write_report
 from fedpace.analysis.report._html import number, round_axis
 from fedpace.analysis.report._runs import thinned
 from fedpace.analysis.report.similarity import snapshots
-from fedpace.core import Agreement, ConfigError, RoundRecord, Similarity
+from fedpace.core import Agreement, ConfigError, RoundRecord, RunFolderError, Similarity
 
 SECTIONS = ["comparison", "curves", "pairs", "layers", "clients", "events", "cost", "settings"]
 
@@ -406,3 +406,9 @@ def test_the_first_screen_says_what_else_differs_between_methods(runs, tmp_path)
     assert "<b>learning rate</b> a: 0.1; b: 0.2" in header
     alone = write_report(runs[:2], path).read_text(encoding="utf-8").partition("</header>")[0]
     assert "differ" not in alone
+
+
+def test_a_page_that_cannot_be_written_is_one_line(record, tmp_path):
+    (tmp_path / "taken").touch()
+    with pytest.raises(RunFolderError, match=r"taken/report.html: cannot be written"):
+        write_report([ReportedRun("fedavg", 0, {"seed": 0}, [record(0, 0.5)])], tmp_path / "taken" / "report.html")
