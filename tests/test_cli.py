@@ -184,7 +184,7 @@ BAD = {
     ),
     "run folder that is a file": (["run", "fedavg", *FAST, "--out", "bad.toml"], "bad.toml: cannot be written"),
     "no run": (["show", "images"], "images: is not a run folder (no run.json)"),
-    "damaged run": (["show", "damaged"], "cannot be read"),
+    "damaged run": (["show", "damaged"], "run.json: is damaged (invalid json"),
     "data to show": (["data", "show", "digitss"], "did you mean 'digits'?"),
     "parameter of a partition": (
         ["data", "show", "digits", "--set", "alfa=1"],

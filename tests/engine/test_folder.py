@@ -172,13 +172,18 @@ def test_what_a_killed_process_left_is_cleared_when_the_folder_is_claimed(tmp_pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "cannot be read"),
-        ("{", "cannot be read"),
-        ("\x00", "cannot be read"),
-        ('{"config": {}, "seed": NaN}', "cannot be read .NaN is no JSON"),
+        ("", "is damaged .invalid json: "),
+        ("{", "is damaged .invalid json: "),
+        ("\x00", "is damaged .invalid json: "),
+        ("[" * 100_000, "is damaged .invalid json: "),
+        ('{"config": {}} {}', "is damaged .invalid json: "),
+        ('{"config": {}, "seed": NaN}', "is damaged .seed: "),
+        ('{"config": {}, "seed": ' + "9" * 5000 + "}", "is damaged .invalid json: "),
         ("[]", "is damaged"),
         ("{}", "is damaged .config: field required"),
         ('{"config": []}', "is damaged .config: "),
+        ('{"config": {"local": "x"}}', "is damaged .config.local: "),
+        ('{"config": {"privacy": "x"}}', "is damaged .config.privacy: "),
         ('{"config": {"dampen": "x"}}', "is damaged .config.dampen: "),
         ('{"config": {"cohort": {"late": "x"}}}', "is damaged .config.cohort.late: "),
         ('{"config": {}, "seed": "0"}', "is damaged .seed: input should be a valid integer"),
@@ -198,3 +203,12 @@ def test_a_damaged_description_is_one_line(tmp_path, content, message):
 def test_the_description_of_an_older_version_is_read(tmp_path):
     (tmp_path / "run.json").write_text('{"config": {"method": "fedavg", "gone": [1]}, "seed": 0}')
     assert read_metric(read_run(tmp_path)).name == "accuracy"
+
+
+def test_a_run_with_an_infinite_setting_goes_on(tmp_path):
+    endless = {**DESCRIPTION, "config": {"guard": {"clip": float("inf")}}, "privacy": {"epsilon": float("inf")}}
+    folder = RunFolder(tmp_path)
+    folder.create(endless)
+    folder.write_round(RoundRecord(round=0), state(0))
+    RunFolder(tmp_path).check(endless)
+    assert len(RunFolder(tmp_path).go_on()[0]) == 1

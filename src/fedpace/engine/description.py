@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from fedpace.core import RunFolderError, one_line, parse_json, refuse_import_paths
+from fedpace.core import RunFolderError, one_line, refuse_import_paths
 from fedpace.tasks import ACCURACY, Metric
 
 # Settings that do not change results, so a resumed run may change them.
@@ -26,6 +27,11 @@ class _Cohort:
 
 
 @dataclass(frozen=True)
+class _Local:
+    private: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class _Config:
     """Of a config, no more than what readers of a run folder look into: it may be that of another version."""
 
@@ -34,6 +40,8 @@ class _Config:
     seed: Count = 0
     rounds: Count = 0
     cohort: _Cohort = _Cohort()
+    local: _Local = _Local()
+    privacy: dict[str, Any] | None = None
     dampen: dict[str, Any] | None = None
 
 
@@ -72,8 +80,8 @@ def read_run(path: Path) -> dict[str, Any]:
     file = path / "run.json"
     try:
         content = file.read_bytes()
-        description: dict[str, Any] = parse_json(content)
         _adapter().validate_json(content)
+        description: dict[str, Any] = json.loads(content)  # a setting may be infinite, for which JSON has no word
     except FileNotFoundError:
         raise RunFolderError(f"{path}: is not a run folder (no run.json)") from None
     except ValidationError as error:
@@ -108,7 +116,7 @@ def check_same(path: Path, run: Mapping[str, Any], description: Mapping[str, Any
     wanted = relevant(description["config"])
     unlike = {key: value for key, value in relevant(run["config"]).items() if value != wanted.get(key)}
     refuse_import_paths(unlike, str(path / "run.json"))  # code of the run that goes on is the user's own
-    found = relevant(upgrade(run["config"]))
+    found = relevant(upgrade({key: value for key, value in run["config"].items() if key not in IRRELEVANT}))
     others = description.keys() & run.keys() - {"config", "data", "warnings"}  # of an older version not all
     pairs = [(key, found.get(key), wanted.get(key)) for key in sorted(found.keys() | wanted.keys())]
     for key, has, needs in [*pairs, *((key, run[key], description[key]) for key in sorted(others))]:

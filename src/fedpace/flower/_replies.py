@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fedpace.core import one_line
 from fedpace.flower._options import Metrics
+from fedpace.server.guard import LARGEST
 
 log = logging.getLogger("fedpace")
 
@@ -29,9 +30,7 @@ EXAMPLES = "num-examples"
 
 UNREADABLE = Exception  # what reading somebody's records may raise: no list of errors was ever complete
 
-# A sum of answers stays finite: 10¹² · 10²⁰ leaves float32 room for a million clients.
-MOST_EXAMPLES = 10**12
-LARGEST = 1e20
+MOST_EXAMPLES = 10**12  # with values up to the guard's, a sum of a million answers is far from the end of float32
 
 
 def why(error: Exception) -> str:

@@ -93,8 +93,8 @@ class Guard(Settings):
         """Why a run with these rounds, of ``rounds`` in all, is not to go on; ``None`` if it is."""
         last = reports[-self.patience :]
         long_enough = len(last) == self.patience
-        unused = [report.dropped[0].reason for report in last if report.dropped and not report.used]
-        if unused and len(unused) == len(last) and (long_enough or len(last) == rounds):
+        unused = [report.dropped[0].reason if report.dropped else report.still for report in last if not report.used]
+        if unused and all(unused) and len(unused) == len(last) and (long_enough or len(last) == rounds):
             return f"no update could be used in {len(last)} rounds; the first one: {unused[0]}"
         if long_enough and all(report.still for report in last):
             return f"the model has not changed in {len(last)} rounds: {last[-1].still}"
