@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import fedpace
+from fedpace import cli
 from fedpace.analysis import adversaries, membership_attack
 from fedpace.cli import app
 from fedpace.core import ConfigError, FedpaceError, RunFolderError
@@ -315,7 +317,8 @@ def attack(*arguments):
     return CliRunner().invoke(app, ["attack", "membership", *map(str, arguments)], env={"COLUMNS": "160"})
 
 
-def test_the_command_prints_a_row_per_run_and_attack():
+def test_the_command_prints_a_row_per_run_and_attack(monkeypatch):
+    monkeypatch.setattr(cli, "out_console", Console(width=160))
     trained()
     execute(fast_config("gma", seed=3), out=Path("other"))
     told = attack(RUN, "other", "--examples", 50).stdout

@@ -834,6 +834,7 @@ def test_every_client_failing_ends_the_run():
 
 
 PRIVATE = {"privacy": {"noise": 0.5, "delta": 1e-2, "sampling": "fixed"}, "aggregate.weights": "uniform"}
+POISSON = PRIVATE["privacy"] | {"sampling": "poisson"}
 
 
 def test_a_private_secure_run_learns_and_says_what_it_told():
@@ -849,7 +850,10 @@ def test_a_private_secure_run_learns_and_says_what_it_told():
     ("changes", "message"),
     [
         ({}, "within secure sums by clients; expected norm"),
-        ({"secure.norm": 1.0, "privacy.sampling": "poisson"}, "expected sampling = 'fixed', found 'poisson'"),
+        (
+            {"secure.norm": 1.0, "privacy": PRIVATE["privacy"] | {"sampling": "poisson"}},
+            "expected sampling = 'fixed', found 'poisson'",
+        ),
         ({"secure.norm": 1.0, "aggregate.rule": "masked", "secure.fewest_agreeing": 3}, "no noise is added to sums"),
     ],
 )
