@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedpace.aggregation import RootTrust
+from fedpace.aggregation import Mean, Median, RootTrust
 from fedpace.attacks import SignFlip
 from fedpace.core import ConfigError
 from fedpace.engine import Attackers, Cohort, Serial, train
@@ -49,3 +49,17 @@ def test_nobody_and_attackers_are_not_trusted(client, message):
     with pytest.raises(ConfigError) as caught:
         outcome(client, attackers=Attackers(frozenset({0, 1}), SignFlip(), seed=0))
     assert str(caught.value) == message
+
+
+def lied_to(rule, liars):
+    schedule = Schedule(base=Stage(exchanges=(Exchange(rule=rule),)))
+    return outcome(2, schedule=schedule, attackers=Attackers(frozenset(range(liars)), SignFlip(), seed=0))
+
+
+def test_more_liars_than_honest_clients_are_refused_where_a_rule_is_to_bear_them():
+    message = "attackers: 3 of 5 clients lie, more than are honest, and rule 'median' bears at most 2"
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        lied_to(Median(), 3)
+    assert lied_to(Median(), 2).records
+    assert lied_to(Mean(), 3).records  # which is to bear nobody
+    assert lied_to(RootTrust(client=4), 3).records

@@ -77,6 +77,19 @@ def check_classes(local: Method, federation: Federation) -> list[str]:
     return [f"{whom} on one class only: to answer it always is all that their models can learn"]
 
 
+def check_borne(schedule: Schedule, population: int, attackers: Attackers | None) -> None:
+    """Refuse a robust rule where most clients lie: it would take the honest ones for the liars."""
+    liars = 0 if attackers is None else len(attackers.clients)
+    if 2 * liars <= population:
+        return
+    for rule in (exchange.rule for stage in schedule.all for exchange in stage.exchanges):
+        if rule.robust and rule.bears(population) < liars:
+            raise ConfigError(
+                f"attackers: {liars} of {population} clients lie, more than are honest, and rule "
+                f"'{rule.registered_name()}' bears at most {rule.bears(population)}"
+            )
+
+
 def check_trusted(schedule: Schedule, population: int, in_a_round: int, attackers: Attackers | None) -> list[str]:
     """Refuse a rule that trusts nobody, or an attacker; a warning if its client is not in every round."""
     warnings = []

@@ -30,6 +30,7 @@ from fedpace.core import (
 from fedpace.data import Federation
 from fedpace.engine.attackers import Attackers
 from fedpace.engine.checks import (
+    check_borne,
     check_classes,
     check_device,
     check_personal,
@@ -136,6 +137,7 @@ class Training:
         self._model = FlatModule(module, plan.local.layout(module))
         check_personal(plan.local, plan.schedule, federation, self._model.layout)
         self.warnings += check_classes(plan.local, federation)
+        check_borne(plan.schedule, len(federation), plan.attackers)
         self.warnings += check_trusted(plan.schedule, len(federation), self.cohort_size, plan.attackers)
         self._execution = execution
         self._listeners = list(listeners)
