@@ -13,7 +13,7 @@ from fedpace.engine import read_rounds
 
 RECIPE = Path(__file__).parents[2] / "examples" / "deployment"
 BIN = Path(sys.executable).parent
-HOST, PATIENCE = "127.0.0.1", 240
+HOST, PATIENCE = "127.0.0.1", 600  # seconds: on a machine that does other things, too, processes take long to begin
 MISSING = [tool for tool in ("openssl", "ssh-keygen", "bash") if shutil.which(tool) is None]
 
 
