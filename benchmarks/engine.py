@@ -101,13 +101,13 @@ class Engine:
         )
         self._training = Training(small_cnn(), data, plan, self._execution)
         self._folder = RunFolder(Path(mkdtemp()))
+        self._folder.create({"config": {}})
         self._number = 0
 
     def round(self) -> dict[str, float]:
         """One round, recorded and saved; returns its seconds by phase."""
         record = self._training.round(self._number)
-        self._folder.append(record)
-        self._folder.checkpoints.write(self._number, self._training.server.state())
+        self._folder.write_round(record, self._training.server.state())
         self._number += 1
         return asdict(record.seconds)
 
