@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from fedpace.analysis._style import (
     INK,
@@ -153,7 +154,6 @@ def labelled_points(
     for name, (x, y) in points.items():
         colour = PALETTE[0] if name in front else MUTED
         axes.plot([x], [y], "o", color=colour, markersize=7, markeredgewidth=0)
-        axes.annotate(name, (x, y), xytext=(6, 4), textcoords="offset points", fontsize=8, color=INK)
     clean(axes)
     show_values(axes.xaxis, metric)
     show_values(axes.yaxis, metric)
@@ -162,7 +162,24 @@ def labelled_points(
     axes.margins(0.15)
     note(axes, "line: not beaten in both")
     heading(figure, title)
+    _name_points(axes, points)
     return finish(figure, path)
+
+
+def _name_points(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """Each name beside its point, on the first side where it covers no other name and no point."""
+    sides = [(7, 3, "left"), (7, -10, "left"), (-7, 3, "right"), (-7, -10, "right")]
+    at = {name: axes.transData.transform(point) for name, point in points.items()}
+    taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in at.values()]
+    for name, point in points.items():
+        for x, y, align in sides:
+            label = axes.annotate(for_figure(name), point, (x, y), textcoords="offset points", fontsize=8, color=INK)
+            label.set_horizontalalignment(align)
+            box = label.get_window_extent()
+            if (x, y, align) == sides[-1] or not any(box.overlaps(other) for other in taken):
+                break
+            label.remove()
+        taken.append(box)
 
 
 def metric_and_similarity(

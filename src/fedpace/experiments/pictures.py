@@ -34,7 +34,7 @@ def draw(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[
         for panel in _panels(reproduction, jobs) if kind in _BY_PANEL else [""]:
             figure = _PICTURES[kind](*_only(panel, reproduction, jobs, results))
             for suffix in ("png", "svg"):
-                written.append(out / f"{stem}{panel and '.'}{slug(panel)}.{suffix}")
+                written.append(out / (f"{stem}.{slug(panel)}.{suffix}" if panel else f"{stem}.{suffix}"))
                 save(figure, written[-1])
     return written
 
