@@ -44,7 +44,7 @@ GPU := triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-, cu
   cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)
 lock: $(VENV)/.installed-dev
 	$(BIN)/uv pip compile pyproject.toml -c constraints.txt --universal --python-version 3.11 --generate-hashes --quiet \
-	  $(foreach extra,flower hub llm text track,--extra $(extra)) $(foreach one,torch $(GPU),--no-emit-package $(one)) \
+	  $(foreach extra,dp flower hub llm text track,--extra $(extra)) $(foreach one,torch $(GPU),--no-emit-package $(one)) \
 	  --no-emit-index-url --no-annotate --custom-compile-command 'make lock' --output-file requirements.lock
 
 # torch goes first and exactly pinned: a wider range would fetch gigabytes of GPU libraries.
