@@ -30,6 +30,7 @@ from fedpace.analysis._style import (
     show_values,
     spread,
 )
+from fedpace.analysis._tables import Side
 from fedpace.analysis.history import Curve, StageWindow, metric_curve, similarity_curve, stage_windows
 from fedpace.core import RoundRecord, for_figure
 from fedpace.tasks import ACCURACY, Metric
@@ -168,7 +169,7 @@ def labelled_points(
 
 def _name_points(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
     """Each name beside its point, on the first side where it covers no other name and no point."""
-    sides = [(7, 3, "left"), (7, -10, "left"), (-7, 3, "right"), (-7, -10, "right")]
+    sides: list[tuple[int, int, Side]] = [(7, 3, "left"), (7, -10, "left"), (-7, 3, "right"), (-7, -10, "right")]
     at = {name: axes.transData.transform(point) for name, point in points.items()}
     taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in at.values()]
     for name, point in points.items():
