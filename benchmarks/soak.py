@@ -34,15 +34,17 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 HOSTILE = Path(__file__).parent / "hostile"
 
 
-def memory(group: int) -> dict[str, float]:
-    """MB that each program of a process group holds."""
+def memory(root: int) -> dict[str, float]:
+    """MB that each program holds which a process has begun, or one that it has begun."""
     found: Counter[str] = Counter()
-    for process in Path("/proc").glob("[0-9]*"):
+    waiting = [root]
+    while waiting:
+        process = Path("/proc", str(waiting.pop()))
         try:
-            if os.getpgid(int(process.name)) == group:
-                words = (process / "cmdline").read_bytes().split(b"\0")
-                name = next(Path(word.decode()).name for word in words[1:] if word and not word.startswith(b"-"))
-                found[name] += int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+            waiting += map(int, (process / "task" / process.name / "children").read_text().split())
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            name = next(Path(word.decode()).name for word in words[1:] if word and not word.startswith(b"-"))
+            found[name] += int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
         except (OSError, StopIteration):
             continue  # it has ended
     return dict(found)
@@ -79,7 +81,9 @@ def report(console: Console, records: list[RoundRecord], memories: list[dict[str
     table = Table(title=f"{len(records)} rounds, {ended} nodes ended")
     for column in ("client", "used", "dropped", "why"):
         table.add_column(column)
-    used = Counter(client for record in records for client in record.used)
+    used = Counter(
+        client for record in records for client in record.cohort if client not in {d.client for d in record.dropped}
+    )
     why = sorted((d.client, d.reason.partition(":")[0]) for record in records for d in record.dropped)
     reasons = {client: Counter(reason for _, reason in found) for client, found in groupby(why, key=lambda d: d[0])}
     for client in range(CLIENTS):
