@@ -14,6 +14,7 @@ from fedpace.core import FedpaceError, RunFolderError
 from fedpace.engine import read_rounds, read_run
 from fedpace.experiments import attack_membership, execute
 from fedpace.experiments.reporting import read_runs
+from tests.json_places import changed, places
 from tests.records import untimed
 
 from .helpers import fast_config
@@ -200,30 +201,13 @@ def forget_the_end(run):
     (run / "run.json").write_text(json.dumps(content))
 
 
-def places(value, path=()):
-    """The path to every value in some JSON; of long lists the first one only."""
-    if path:
-        yield path
-    inner = value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else ()
-    for key, child in inner:
-        yield from places(child, (*path, key))
-
-
-def changed(value, path, new):
-    if not path:
-        return new
-    copy = value.copy()
-    copy[path[0]] = changed(value[path[0]], path[1:], new)
-    return copy
-
-
 def test_wrong_types_in_a_line_are_refused_or_harmless(run):
     """Without digests: what passes as a record can be shown and reported."""
     forget_the_end(run)
     file = run / "rounds.jsonl"
     first, line, last = file.read_text().splitlines(keepends=True)
     content, refused, accepted = json.loads(line), 0, []
-    for path in places(content):
+    for path in filter(None, places(content)):
         for value in WRONG:
             file.write_text(first + json.dumps(changed(content, path, value)) + "\n" + last)
             _, refusal = outcome(read_rounds, run)
@@ -245,7 +229,7 @@ def test_reports_of_what_passes_as_a_record(run):
     lines = file.read_text().splitlines(keepends=True)
     for value in (None, {}, [], 0):
         content = json.loads(lines[1])
-        for path in places(content):
+        for path in filter(None, places(content)):
             with suppress(RunFolderError, KeyError, IndexError, TypeError, AttributeError):
                 file.write_text(lines[0] + json.dumps(changed(content, path, value)) + "\n" + lines[2])
                 read_rounds(run)
@@ -257,7 +241,7 @@ def test_reports_of_what_passes_as_a_record(run):
 def test_wrong_types_in_the_description_are_refused_or_harmless(run):
     file = run / "run.json"
     content = json.loads(file.read_text())
-    for path in places(content):
+    for path in filter(None, places(content)):
         for value in WRONG if path[0] != "config" else WRONG[:2] if len(path) < 3 else ():
             file.write_text(json.dumps(changed(content, path, value)))
             for act in (shown, lambda folder: read_runs([folder])):

@@ -17,8 +17,7 @@ VERSION: Final = 2
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Cosine = Annotated[float, Field(ge=-1.001, le=1.001)]  # rounding may leave the circle
-Duration = Annotated[float, Field(ge=0)]
-Length = Annotated[float, Field(ge=0)]
+NotNegative = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -67,10 +66,10 @@ class SearchReport:
 class Seconds:
     """Where the time of a round went."""
 
-    search: Duration = 0.0
-    local: Duration = 0.0
-    aggregate: Duration = 0.0
-    evaluate: Duration = 0.0
+    search: NotNegative = 0.0
+    local: NotNegative = 0.0
+    aggregate: NotNegative = 0.0
+    evaluate: NotNegative = 0.0
 
     @property
     def total(self) -> float:
@@ -108,9 +107,9 @@ class RoundReport:
     clipped: Count | None = None
     capped: list[Count] = field(default_factory=list)
     shortened: list[Count] = field(default_factory=list)
-    bound: Length | None = None
-    epsilon: Length | None = None
-    local_epsilon: Length | None = None
+    bound: NotNegative | None = None
+    epsilon: NotNegative | None = None
+    local_epsilon: NotNegative | None = None
     still: str | None = None
 
 

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fedpace.core import RunFolderError, one_line, refuse_import_paths
+from fedpace.core.records import Count
 from fedpace.tasks import ACCURACY, Metric
 
 # Settings that do not change results, so a resumed run may change them.
 IRRELEVANT = ("executor", "track", "method", "kind", "description", "tunable", "durability")
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from fedpace.engine.checks import (
 )
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.description import Upgrade
+from fedpace.engine.ending import idle_search, lost_clients, standstill
 from fedpace.engine.events import Listener
 from fedpace.engine.executors import Execution, Executor, Processes
 from fedpace.engine.folder import RunFolder
@@ -229,8 +230,6 @@ class Training:
             for listener in self._listeners:
                 listener.finished_round(record)
         self._judge_end(records)
-        self._warn_of_idle_search(records)
-        self._warn_of_lost_clients(records)
         self._model.layout.put_shared(self._model.vector, self.server.vector)
         self._model.buffers.copy_(self.server.buffers)
         for listener in self._listeners:
@@ -238,21 +237,17 @@ class Training:
         return Outcome(self._model.module.eval(), records, self.warnings)
 
     def _standstill(self, records: Sequence[RoundRecord]) -> str | None:
-        """Why more rounds would change nothing."""
-        guard = self.plan.guard
-        last = records[-guard.patience :]
-        # Where clients have models of their own, these may change while what they share does not.
-        seen = [replace(record, still=None) for record in last] if self.plan.local.personal else last
-        return guard.reason_to_stop(seen, self.plan.rounds)
+        return standstill(records, self.plan.guard, self.plan.rounds, personal=self.plan.local.personal)
 
     def _judge_end(self, records: Sequence[RoundRecord]) -> None:
         """A run that never could use a client's update has trained nothing: it is no result."""
         reason = self._standstill(records)
         if reason is not None and not any(record.used for record in records):
             raise ClientError(reason)
-        if reason is not None:
-            self.warnings.append(reason)
-            self._warn(reason)
+        found = [reason, idle_search(records), lost_clients(records, self.plan.guard.patience)]
+        for message in filter(None, found):
+            self.warnings.append(message)
+            self._warn(message)
 
     def state(self) -> Tensors:
         """Everything that the next round depends on."""
@@ -396,25 +391,6 @@ class Training:
     def _warn(self, message: str) -> None:
         for listener in self._listeners:
             listener.warned(message)
-
-    def _warn_of_idle_search(self, records: Sequence[RoundRecord]) -> None:
-        searches = [record.search for record in records if record.search is not None]
-        if searches and not any(search.accepted for search in searches):
-            tried = sum(search.candidates for search in searches)
-            scores = [(search.sim_best, search.sim0) for search in searches]
-            gains = [best - first for best, first in scores if best is not None and first is not None]
-            message = f"annealing did nothing: none of {tried} perturbations was accepted"
-            self.warnings.append(message + (f" (largest gain {max(gains):.2g})" if gains else ""))
-            self._warn(self.warnings[-1])
-
-    def _warn_of_lost_clients(self, records: Sequence[RoundRecord]) -> None:
-        """A model that most clients cannot train on is seldom what was meant."""
-        lost = [record for record in records if len(record.dropped) > len(record.cohort) / 2]
-        if len(lost) >= min(self.plan.guard.patience, len(records)):
-            last = lost[-1].dropped[0]
-            message = f"most clients were dropped in {len(lost)} rounds: client {last.client} with '{last.reason}'"
-            self.warnings.append(message)
-            self._warn(message)
 
 
 class _Stopwatch:

@@ -10,6 +10,7 @@ import pytest
 
 from fedpace.core import DataError, FedpaceError
 from fedpace.data import load
+from tests.json_places import changed, places
 
 from ..helpers import png
 
@@ -45,22 +46,6 @@ WRONG = (
     [None], ["x"], [0.5], [[0, 0], [0]], [[[0]]], {"x": 1}, {"a": {"b": None}}, [True, False], [1, "x"], [2**64, 1],
     [[[[0] * 4]] * 2],
 )  # fmt: skip
-
-
-def places(value, path=()):
-    """The path to every value in some JSON; of long lists the first one only."""
-    yield path
-    inner = value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else ()
-    for key, child in inner:
-        yield from places(child, (*path, key))
-
-
-def changed(value, path, new):
-    if not path:
-        return new
-    copy = value.copy()
-    copy[path[0]] = changed(value[path[0]], path[1:], new)
-    return copy
 
 
 def without(value, path):
