@@ -5,6 +5,7 @@ from fedpace.analysis._tables import Side, TextTable
 from fedpace.analysis.agreement import agreement_by_layer, chance_agreement, mean_agreement
 from fedpace.analysis.comparison import Comparison, ComparisonRow
 from fedpace.analysis.differences import unequal, unfair
+from fedpace.analysis.doctor import Check, Finding, checks, diagnose
 from fedpace.analysis.fairness import Fairness, fairness, late_clients
 from fedpace.analysis.figures import (
     labelled_points,
@@ -37,10 +38,12 @@ from fedpace.analysis.sweeps import SweepPoint, sweep_figure
 
 __all__ = [
     "Adversary",
+    "Check",
     "Comparison",
     "ComparisonRow",
     "Evidence",
     "Fairness",
+    "Finding",
     "Interval",
     "MembershipAttack",
     "ReportedRun",
@@ -54,8 +57,10 @@ __all__ = [
     "anytime_interval",
     "attacked",
     "chance_agreement",
+    "checks",
     "client_metric_curve",
     "corrected_level",
+    "diagnose",
     "equal_number",
     "fairness",
     "labelled_points",

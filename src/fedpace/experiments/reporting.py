@@ -8,12 +8,23 @@ from pathlib import Path
 
 from fedpace.analysis import ReportedRun
 from fedpace.core import RunFolderError
+from fedpace.engine import read_run
 from fedpace.experiments.run import Result
 
 
 def reported(label: str, result: Result) -> ReportedRun:
     """A result as a report shows it."""
-    return ReportedRun(label, result.config["seed"], result.config, result.records, result.warnings, result.metric)
+    names = () if result.folder is None else read_run(result.folder).get("client_names", ())
+    return ReportedRun(
+        label,
+        result.config["seed"],
+        result.config,
+        result.records,
+        result.warnings,
+        result.metric,
+        client_names=names,
+        folder=result.folder,
+    )
 
 
 def read_runs(folders: Iterable[Path]) -> list[ReportedRun]:

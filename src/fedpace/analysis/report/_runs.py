@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fedpace.analysis.history import Curve
@@ -13,9 +14,10 @@ from fedpace.tasks import ACCURACY, Metric
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """One finished run: the method or variant it belongs to, its seed, config, one record per round, and warnings.
+    """One run: the method or variant it belongs to, its seed, config, one record per round, and warnings.
 
-    ``metric`` is what the run is judged by.
+    ``metric`` is what the run is judged by. ``client_names`` are those of all clients; there are none where clients are
+    very many, and in runs of older versions. ``folder`` is where it was read.
     """
 
     label: str
@@ -24,6 +26,12 @@ class ReportedRun:
     records: Sequence[RoundRecord]
     warnings: Sequence[str] = ()
     metric: Metric = ACCURACY
+    client_names: Sequence[str] = ()
+    folder: Path | None = None
+
+    def name_of(self, client: int) -> str:
+        """What a client is called; its number where nobody knows."""
+        return self.client_names[client] if client < len(self.client_names) else str(client)
 
 
 Methods = dict[str, list[ReportedRun]]
