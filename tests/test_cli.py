@@ -644,3 +644,9 @@ def test_compare_writes_a_report_and_report_reads_folders_of_runs(fedpace, tmp_p
     code, _, err = fedpace("report", tmp_path)
     assert code == 2
     assert "neither a run folder" in err
+
+
+def test_the_package_can_be_run_as_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "fedpace", "list", "tasks"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "next_token" in done.stdout
