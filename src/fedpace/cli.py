@@ -340,7 +340,7 @@ def reproduce(
 ) -> None:
     """Run what a table or figure of a paper needs, and show the paper's numbers beside ours."""
     from fedpace.core import for_terminal
-    from fedpace.experiments.evidence import tables
+    from fedpace.experiments.evidence_page import tables
     from fedpace.experiments.presets import parse_overrides
     from fedpace.experiments.reproduce import reproduce
     from fedpace.experiments.sequential import UntilDecided

@@ -12,7 +12,7 @@ from fedpace.cli import app
 from fedpace.core import Agreement, ConfigError, RoundRecord, RunFolderError
 from fedpace.experiments import Result, execute, federate, load_config
 from fedpace.experiments.batch import Job, run_batch
-from fedpace.experiments.evidence import page, tables
+from fedpace.experiments.evidence_page import page, tables
 from fedpace.experiments.metrics import measure
 from fedpace.experiments.pictures import draw
 from fedpace.experiments.reproduce import reproduce

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from fedpace.core import write_text, writing
 from fedpace.experiments.batch import run_batch
-from fedpace.experiments.evidence import Evidence, evidence, page
+from fedpace.experiments.evidence import Evidence, evidence
+from fedpace.experiments.evidence_page import page
 from fedpace.experiments.metrics import measure
 from fedpace.experiments.pictures import draw
 from fedpace.experiments.reproduction import CaseJob, Reproduction, ScaleName, load_reproduction
