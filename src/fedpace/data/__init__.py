@@ -7,7 +7,8 @@ from fedpace.data.augmentations import Augmentation, Crop, Flip, augmentations, 
 from fedpace.data.data import Data
 from fedpace.data.encoding import Encoding
 from fedpace.data.examples import Column, Examples
-from fedpace.data.federation import Batch, Federation, Shard, kind_of_targets
+from fedpace.data.federation import Federation, kind_of_targets
+from fedpace.data.hands import Hands
 from fedpace.data.partitions import (
     Assignment,
     By,
@@ -26,6 +27,8 @@ from fedpace.data.partitions import (
 )
 from fedpace.data.picture import counts_table, save_counts_figure, save_examples_figure
 from fedpace.data.ragged import PAD, Ragged
+from fedpace.data.shard import Batch, Shard
+from fedpace.data.shards import Shards
 from fedpace.data.shifts import Coloured, Mechanism, Population, Rotated, Shift, shifts
 from fedpace.data.sources import Source, sources
 from fedpace.data.table import Schema, Unseen
@@ -49,6 +52,7 @@ __all__ = [
     "Examples",
     "Federation",
     "Flip",
+    "Hands",
     "Iid",
     "LeaveOneDomainOut",
     "Loadable",
@@ -65,6 +69,7 @@ __all__ = [
     "Rotated",
     "Schema",
     "Shard",
+    "Shards",
     "Shift",
     "SortedShards",
     "Source",

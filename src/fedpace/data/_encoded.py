@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedpace.data.encoding import Encoding
-from fedpace.data.federation import Federation, Shard
+from fedpace.data.federation import Federation
+from fedpace.data.shards import shards_of
 
 
 def encoded(federation: Federation) -> Federation:
@@ -15,22 +16,19 @@ def encoded(federation: Federation) -> Federation:
 
     What a test example or a client that is held out has does not change the encoding.
     """
-    clients, tests, test = federation.clients, federation.client_tests or (), federation.test
+    test = federation.test
     if test.pool.schema is None:
         return federation
-    encoding = Encoding.fit(clients[0].pool, np.concatenate([client.indices for client in clients]))
+    clients, tests = shards_of(federation.clients), shards_of(federation.client_tests or ())
+    encoding = Encoding.fit(clients[0].pool, clients.joined())
     tested = np.zeros(len(test.pool), bool)  # a client's test examples may be in the global test set, too
-    tested[np.concatenate([shard.indices for shard in (*tests, test)])] = True
+    tested[tests.joined()] = tested[test.indices] = True
     notes = encoding.notes(test.pool, np.flatnonzero(tested))
     arrays = {examples: encoding.encoded(examples) for examples in {clients[0].pool, test.pool}}
-
-    def seen(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
-        return tuple(replace(shard, pool=arrays[shard.pool]) for shard in shards)
-
     return replace(
         federation,
-        clients=seen(clients),
-        client_tests=None if federation.client_tests is None else seen(tests),
+        clients=clients.with_pools(arrays.__getitem__),
+        client_tests=None if federation.client_tests is None else tests.with_pools(arrays.__getitem__),
         test=replace(test, pool=arrays[test.pool]),
         encoding=encoding,
         notes=notes,

@@ -11,11 +11,15 @@ import numpy as np
 
 from fedpace.core import ConfigError, DataError, PartitionError, numpy_stream, parse
 from fedpace.data._encoded import encoded
+from fedpace.data._many import numbered
 from fedpace.data._names import listed
-from fedpace.data._natural import HELD_OUT, given, is_given, split_test
-from fedpace.data.examples import Arrays, Examples, Indices
-from fedpace.data.federation import Federation, Shard, kind_of_targets
+from fedpace.data._natural import HELD_OUT, given, is_given, split_tests
+from fedpace.data.examples import Arrays, Examples
+from fedpace.data.federation import Federation, kind_of_targets
+from fedpace.data.hands import Hands
 from fedpace.data.partitions import Assignment, Partition, partitions
+from fedpace.data.shard import Shard
+from fedpace.data.shards import Dealt
 from fedpace.data.shifts import Shift, shifts
 
 
@@ -103,12 +107,12 @@ class Data:
         if partition.limit is not None and partition.limit < len(pool):
             pool = pool.take(np.sort(rng.choice(len(pool), partition.limit, replace=False)))
         dealt = partition.assign(pool, rng)
-        names = dealt.names or tuple(map(str, range(len(dealt.train))))
+        hands, names = Hands.of(dealt.train), dealt.names or numbered(len(dealt.train))
         if not partition.test_share:
-            return Federation(name, _shards(pool, dealt.train), names, _test(name, pool, test, dealt))
-        train, tests = zip(*(split_test(hand, partition.test_share, rng) for hand in dealt.train), strict=True)
-        held_out = np.concatenate(tests) if dealt.held_out is None else dealt.held_out
-        return Federation(name, _shards(pool, train), names, Shard(pool, held_out), _shards(pool, tests))
+            return Federation(name, Dealt(pool, hands), names, _test(name, pool, test, dealt))
+        train, tests = split_tests(hands, partition.test_share, rng)
+        held_out = tests.joined() if dealt.held_out is None else dealt.held_out
+        return Federation(name, Dealt(pool, train), names, Shard(pool, held_out), Dealt(pool, tests))
 
     @cached_property
     def _merged(self) -> Examples:
@@ -128,10 +132,6 @@ def hold_out(examples: Examples, stream: str) -> tuple[Examples, Examples]:
     if not len(test):
         raise DataError(f"{len(examples)} examples are too few to hold out a test set; bring a test set or more data")
     return examples.take(np.setdiff1d(np.arange(len(examples)), test)), examples.take(test)
-
-
-def _shards(pool: Examples, hands: Sequence[Indices]) -> tuple[Shard, ...]:
-    return tuple(Shard(pool, indices) for indices in hands)
 
 
 def _test(name: str, pool: Examples, test: Examples | None, dealt: Assignment) -> Shard:

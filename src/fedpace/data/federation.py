@@ -3,98 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from hashlib import blake2b
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from fedpace.core import Inputs, PartitionError, derive, for_html, numpy_stream
-from fedpace.data.augmentations import Augmentation, augmented, parse_augmentations
+from fedpace.core import PartitionError, derive, for_html, numpy_stream
+from fedpace.data._many import Lazy, evenly
+from fedpace.data.augmentations import Augmentation, parse_augmentations
 from fedpace.data.encoding import Encoding
-from fedpace.data.examples import Array, Arrays, Examples, Indices, Rows, Shape, per_input, taken
-from fedpace.data.ragged import PAD, Ragged
+from fedpace.data.examples import Examples, Indices, Shape
+from fedpace.data.shard import Shard
+from fedpace.data.shards import Shards, shards_of, written
 from fedpace.data.shifts import Mechanism, Population, Shift
 
-
-class Batch(NamedTuple):
-    """Some examples as tensors."""
-
-    inputs: Inputs
-    targets: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Shard:
-    """One client's examples, or a test set: the ``pool`` that they lie in, their ``indices``, and perhaps a shift.
-
-    ``augmentations`` are those of a client's training batches.
-    """
-
-    pool: Examples
-    indices: Indices
-    mechanism: Mechanism | None = None
-    augmentations: tuple[Augmentation, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    @property
-    def shape(self) -> Shape:
-        """One example's shape as a model sees it."""
-        shape = self.pool.shape
-        return shape if self.mechanism is None or isinstance(shape, dict) else self.mechanism.shape(shape)
-
-    @property
-    def form(self) -> Any:
-        """The shape, where it is the same for all examples."""
-        return self.pool.form["shape"] if self.mechanism is None else self.shape
-
-    @property
-    def labels(self) -> Indices:
-        """The classes of this shard's examples, in its order."""
-        return self.pool.labels[self.indices]
-
-    @property
-    def targets(self) -> Rows:
-        """The targets of this shard's examples, in its order."""
-        return self.pool.targets[self.indices]
-
-    def batch(
-        self, positions: Tensor | Array | slice, rng: np.random.Generator | None = None, padding: int = 0
-    ) -> Batch:
-        """Inputs and targets at ``positions`` of this shard. Integers stay integers.
-
-        Rows that differ in length become as long as the longest of the batch: inputs with ``PAD``, targets with the
-        task's ``padding``.
-
-        Images become (x/255 - 0.5) / 0.5, in channels_last memory. The constants are fixed (PFLlib's convention): in a
-        federation nobody knows the mean and deviation of the pooled data. With an ``rng`` the augmentations are
-        applied, without one they are not.
-        """
-        inputs, targets = self.arrays(positions, rng)
-        return Batch(per_input(_tensor, inputs), torch.from_numpy(_padded(targets, padding)))
-
-    def arrays(self, positions: Tensor | Array | slice, rng: np.random.Generator | None = None) -> tuple[Arrays, Rows]:
-        """Inputs as the data set has them, but shifted and augmented, and targets at ``positions`` of this shard."""
-        indices = self.indices[positions if isinstance(positions, slice) else np.asarray(positions)]
-        # Indexing with an array copies, so torch never sees the read-only memory of a mapped file.
-        inputs, targets = taken(self.pool.inputs, indices), self.pool.targets[indices]
-        if self.mechanism is not None and isinstance(inputs, np.ndarray):
-            inputs = np.ascontiguousarray(self.mechanism(inputs, cast(Indices, targets), indices))
-        if self.augmentations and rng is not None:
-            inputs = augmented(inputs, self.augmentations, rng)
-        return inputs, targets
-
-    def class_counts(self) -> Indices:
-        """How many examples of each class there are; where there are no classes, how many examples."""
-        if not self.pool.classes:
-            return np.array([len(self)])
-        return np.bincount(self.labels, minlength=len(self.pool.classes))
+MOST_ROWS = 100  # of a table in a notebook
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,35 +31,50 @@ class Federation:
     them); the ``test`` set is then all of them together, unless the partition holds one out. No client is empty, and no
     example belongs to two clients. Where the data were a table, ``encoding`` is how it became inputs; ``notes`` are
     lines for the user.
+
+    Of clients that were dealt one data set, each shard and each name that is a number is made when it is asked for.
+    What concerns all of them is asked of the federation, which looks at arrays and not at each client.
     """
 
     name: str
-    clients: tuple[Shard, ...]
-    client_names: tuple[str, ...]
+    clients: Sequence[Shard]
+    client_names: Sequence[str]
     test: Shard
-    client_tests: tuple[Shard, ...] | None = None
+    client_tests: Sequence[Shard] | None = None
     encoding: Encoding | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        tests = self.clients if self.client_tests is None else self.client_tests
-        if not len(self.clients) == len(self.client_names) == len(tests) > 0:
+        clients, tests = self._shards, self._tests or self._shards
+        if not len(clients) == len(self.client_names) == len(tests) > 0:
             raise PartitionError(
-                f"expected at least one client, and as many names and tests as clients; found {len(self.clients)} "
+                f"expected at least one client, and as many names and tests as clients; found {len(clients)} "
                 f"clients, {len(self.client_names)} names and {len(tests)} tests"
             )
-        for name, shard in zip(self.client_names, self.clients, strict=True):
-            if not len(shard):
-                raise PartitionError(
-                    f"client '{name}' has no training examples; use fewer clients, a larger alpha or more data"
-                )
-        for name, test in zip(self.client_names, tests, strict=True):
-            if not len(test):
-                raise PartitionError(f"client '{name}' has no test examples; use fewer clients or a larger test_share")
-        _check_disjoint(self.clients)
-        forms = {str(shard.form) for shard in (*self.clients, *tests, self.test)}
+        self._check_sizes(clients, "training examples; use fewer clients, a larger alpha or more data")
+        self._check_sizes(tests, "test examples; use fewer clients or a larger test_share")
+        clients.check()
+        forms = {str(shard.form) for shard in self._typical}
         if len(forms) > 1:
             raise PartitionError(f"expected examples of one shape, found {', '.join(sorted(forms))}")
+
+    def _check_sizes(self, shards: Shards, what: str) -> None:
+        empty = np.flatnonzero(shards.sizes == 0)
+        if len(empty):
+            raise PartitionError(f"client '{self.client_names[empty[0]]}' has no {what}")
+
+    @cached_property
+    def _shards(self) -> Shards:
+        return shards_of(self.clients)
+
+    @cached_property
+    def _tests(self) -> Shards | None:
+        return None if self.client_tests is None else shards_of(self.client_tests)
+
+    @cached_property
+    def _typical(self) -> list[Shard]:
+        """Shards that stand for all, among them one of each data set."""
+        return [*self._shards.typical(), *(self._tests.typical() if self._tests is not None else ()), self.test]
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -148,7 +89,7 @@ class Federation:
     @property
     def shape(self) -> Shape:
         """One example's shape as a model sees it; of rows that differ in length, the longest one's."""
-        shapes: list[Any] = [shard.shape for shard in (*self.clients, *(self.client_tests or ()), self.test)]
+        shapes: list[Any] = [shard.shape for shard in self._typical]
         if isinstance(shapes[0], dict):
             return {name: max(shape[name] for shape in shapes) for name in shapes[0]}
         longest: tuple[int, ...] = max(shapes)
@@ -159,24 +100,31 @@ class Federation:
 
     def counts(self) -> Indices:
         """Training examples, clients × classes; of all kinds together where there are no classes."""
-        return np.stack([shard.class_counts() for shard in self.clients])
+        return np.concatenate(list(self.counted()))
+
+    def counted(self) -> Iterator[Indices]:
+        """The same of some clients after others: of a million clients all of it would take much memory."""
+        return self._shards.counts()
+
+    def sizes(self) -> Indices:
+        """How many training examples each client has."""
+        return self._shards.sizes
+
+    def pools(self) -> list[Examples]:
+        """The data sets of clients and tests, each once."""
+        return list({id(shard.pool): shard.pool for shard in self._typical}.values())
 
     def shifted(self, shift: Shift, seed: int = 0) -> Federation:
         """The same clients, each seeing its examples through a mechanism of its own, and a test set through another."""
-        tests = self.client_tests or ()
-        for examples in {id(shard.pool): shard.pool for shard in (*self.clients, *tests, self.test)}.values():
+        for examples in self.pools():
             shift.check(examples)
         population = Population(len(self), len(self.classes), derive(seed, "shift"))
-        mechanisms = [shift.for_client(client, population) for client in range(len(self))]
-
-        def seen(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
-            return tuple(replace(shard, mechanism=own) for shard, own in zip(shards, mechanisms, strict=True))
-
+        mechanisms = Lazy(partial(_mechanism, shift, population), range(len(self)))
         return replace(
             self,
             name=f"{self.name}/{shift.registered_name()}",
-            clients=seen(self.clients),
-            client_tests=None if self.client_tests is None else seen(self.client_tests),
+            clients=self._shards.shifted(mechanisms),
+            client_tests=None if self._tests is None else self._tests.shifted(mechanisms),
             test=replace(self.test, mechanism=shift.for_test(population)),
         )
 
@@ -191,31 +139,28 @@ class Federation:
         """
         chosen = parse_augmentations(augmentations)
         for augmentation in chosen:
-            for examples in {id(shard.pool): shard.pool for shard in self.clients}.values():
+            for examples in {id(shard.pool): shard.pool for shard in self._shards.typical()}.values():
                 augmentation.check(examples)
-        clients = tuple(replace(shard, augmentations=chosen) for shard in self.clients)
+        clients = self._shards.augmented(chosen)
         clients[0].batch(slice(2), numpy_stream(0, "trial"))  # before training, where a mistake would be each client's
         return replace(self, clients=clients)
 
     def fingerprint(self) -> str:
         """A digest of who holds which labels: other data, another deal or another shift of them have another one."""
-        digest = blake2b(repr((self.classes, self.shape, self.client_names)).encode(), digest_size=16)
-        for shard in (*self.clients, *(self.client_tests or ()), self.test):
-            digest.update(len(shard).to_bytes(8, "little"))
-            digest.update(shard.indices.tobytes() + shard.targets.tobytes())
-            first = taken(shard.pool.inputs, shard.indices[:1])
-            for rows in first.values() if isinstance(first, Mapping) else [first]:
-                digest.update(rows.tobytes())
-            if shard.mechanism is not None:
-                digest.update(repr(shard.mechanism).encode())
-            if shard.augmentations:
-                digest.update(repr(shard.augmentations).encode())
+        digest = blake2b(f"({self.classes!r}, {self.shape!r}, ".encode(), digest_size=16)
+        for text in _representation(self.client_names):
+            digest.update(text.encode())
+        digest.update(b")")
+        for shards in filter(None, (self._shards, self._tests)):
+            for data in shards.written():
+                digest.update(data)
+        digest.update(written(self.test))
         if self.encoding is not None:
             digest.update(json.dumps(self.encoding.to_json()).encode())
         return digest.hexdigest()
 
     def __repr__(self) -> str:
-        examples = sum(map(len, self.clients))
+        examples = self.sizes().sum()
         return (
             f"Federation('{self.name}': {len(self)} clients with {examples} examples, {len(self.test)} test examples, "
             f"{kind_of_targets(self.test.pool)}, shape {self.shape})"
@@ -223,11 +168,14 @@ class Federation:
 
     def _repr_html_(self) -> str:
         header = "".join(f"<th>{for_html(cell)}</th>" for cell in ("client", *(self.classes or ("examples",))))
+        shown = evenly(len(self), MOST_ROWS)
         rows = (
-            f"<tr><th>{for_html(name)}</th>{''.join(f'<td>{count}</td>' for count in counts)}</tr>"
-            for name, counts in zip(self.client_names, self.counts(), strict=True)
+            f"<tr><th>{for_html(self.client_names[client])}</th>"
+            f"{''.join(f'<td>{count}</td>' for count in self.clients[client].class_counts())}</tr>"
+            for client in shown
         )
-        return f"<p>{for_html(repr(self))}</p><table><tr>{header}</tr>{''.join(rows)}</table>"
+        of_many = f"<p>{len(shown)} of {len(self)} clients shown</p>" if len(shown) < len(self) else ""
+        return f"<p>{for_html(repr(self))}</p><table><tr>{header}</tr>{''.join(rows)}</table>{of_many}"
 
 
 def kind_of_targets(examples: Examples) -> str:
@@ -237,29 +185,13 @@ def kind_of_targets(examples: Examples) -> str:
     return f"{len(examples.vocabulary)} tokens" if examples.vocabulary else f"{examples.outputs} number(s) to predict"
 
 
-def _check_disjoint(shards: tuple[Shard, ...]) -> None:
-    """Indices must exist, and within one pool no index may be used twice."""
-    by_pool: dict[int, list[Shard]] = defaultdict(list)
-    for shard in shards:
-        by_pool[id(shard.pool)].append(shard)
-    for group in by_pool.values():
-        size = len(group[0].pool)
-        indices = np.concatenate([shard.indices for shard in group])
-        if indices.min() < 0 or indices.max() >= size:
-            raise PartitionError(
-                f"indices out of range: expected 0 to {size - 1}, found {indices.min()} to {indices.max()}"
-            )
-        times = np.bincount(indices)
-        if times.max() > 1:
-            raise PartitionError(f"example {times.argmax()} is used {times.max()} times; each belongs to one client")
+def _mechanism(shift: Shift, population: Population, client: int) -> Mechanism:
+    return shift.for_client(client, population)
 
 
-def _padded(rows: Rows, value: int) -> Array:
-    return rows.padded(value) if isinstance(rows, Ragged) else rows
-
-
-def _tensor(rows: Rows) -> Tensor:
-    tensor = torch.from_numpy(_padded(rows, PAD))
-    if tensor.dtype == torch.uint8:
-        tensor = tensor.float().mul_(2 / 255).sub_(1).permute(0, 3, 1, 2)
-    return tensor
+def _representation(names: Sequence[str]) -> Iterator[str]:
+    """The ``repr`` of a tuple of all names, in pieces: that of a million names would take much memory."""
+    yield "("
+    for start in range(0, len(names), 1000):
+        yield (", " if start else "") + ", ".join(map(repr, names[start : start + 1000]))
+    yield ",)" if len(names) == 1 else ")"

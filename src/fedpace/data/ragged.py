@@ -43,13 +43,13 @@ class Ragged:
     @classmethod
     def of(cls, rows: Sequence[NDArray[Any]]) -> Ragged:
         """The given rows, one or more of them; a copy."""
-        return cls(np.concatenate(rows), _offsets([len(row) for row in rows]))
+        return cls(np.concatenate(rows), offsets_of([len(row) for row in rows]))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
         """The rows of one part after those of another; a copy."""
         lengths = np.concatenate([part.lengths for part in parts])
-        return cls(np.concatenate([part.flat for part in parts]), _offsets(lengths))
+        return cls(np.concatenate([part.flat for part in parts]), offsets_of(lengths))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -79,9 +79,7 @@ class Ragged:
 
     def __getitem__(self, indices: NDArray[Any] | slice) -> Ragged:
         """The rows that numpy would choose; a copy."""
-        starts, stops = self.offsets[:-1][indices], self.offsets[1:][indices]
-        offsets = _offsets(stops - starts)
-        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], stops - starts)
+        places, offsets = spans(self.offsets[:-1][indices], self.lengths[indices])
         return Ragged(self.flat[places], offsets)
 
     def padded(self, value: float) -> NDArray[Any]:
@@ -97,5 +95,16 @@ class Ragged:
         return self.offsets.tobytes() + self.flat.tobytes()
 
 
-def _offsets(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+def offsets_of(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each of some rows of these ``lengths`` begins, one after another, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All places from each of the ``starts`` on, so many of each, and the offsets of what lies there.
+
+    >>> spans(np.array([7, 0]), np.array([2, 3]))
+    (array([7, 8, 0, 1, 2]), array([0, 2, 5]))
+    """
+    offsets = offsets_of(lengths)
+    return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths), offsets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -21,10 +22,13 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 @dataclass(frozen=True)
 class Assignment:
-    """Indices into the pool: those of each client and, where the partition holds it out, of a global test set."""
+    """Indices into the pool: those of each client and, where the partition holds it out, of a global test set.
 
-    train: list[Indices]
-    names: tuple[str, ...] | None = None
+    The clients' are :class:`Hands` where there may be very many of them, or any list of arrays.
+    """
+
+    train: Sequence[Indices]
+    names: Sequence[str] | None = None
     held_out: Indices | None = None
 
 

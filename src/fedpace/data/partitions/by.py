@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import compress
+
 import numpy as np
 from pydantic import Field
 
 from fedpace.core import DataError, PartitionError, did_you_mean
 from fedpace.data.examples import Examples
+from fedpace.data.hands import Hands
 from fedpace.data.partitions._partition import Assignment, Partition, partitions
 
 
@@ -35,13 +38,16 @@ class By(Partition):
             column = examples.column(self.column)
         except DataError as error:
             raise PartitionError(f"partition 'by': {error}") from None
-        counts = np.bincount(column.values, minlength=len(column.names))
-        indices = np.split(np.argsort(column.values, kind="stable"), np.cumsum(counts)[:-1])
-        clients = dict(zip(column.names, indices, strict=True))
-        if self.held_out is not None and self.held_out not in clients:
-            raise PartitionError(
-                f"partition 'by': unknown {self.column} '{self.held_out}'; {did_you_mean(self.held_out, clients)}"
-            )
-        test = None if self.held_out is None else clients.pop(self.held_out)
-        kept = {name: own for name, own in clients.items() if len(own) >= self.least}
-        return Assignment(list(kept.values()), tuple(kept), test)
+        clients = Hands.grouped(column.values, len(column.names))
+        kept, test = clients.sizes >= self.least, None
+        if self.held_out is not None:
+            if self.held_out not in column.names:
+                raise PartitionError(
+                    f"partition 'by': unknown {self.column} '{self.held_out}'; "
+                    f"{did_you_mean(self.held_out, column.names)}"
+                )
+            held_out = column.names.index(self.held_out)
+            kept[held_out], test = False, clients[held_out]
+        if kept.all():
+            return Assignment(clients, column.names)
+        return Assignment(clients.chosen(np.flatnonzero(kept)), tuple(compress(column.names, kept)), test)

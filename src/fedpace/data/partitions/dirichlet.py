@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedpace.data.examples import Examples, Indices
+from fedpace.data.hands import Hands
 from fedpace.data.partitions._partition import Assignment, ClientsPartition, Concentration, partitions
 
 
@@ -26,12 +27,13 @@ class Dirichlet(ClientsPartition):
     def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Share out class by class, then top up."""
         self.require(examples, self.min_size)
-        hands: list[list[Indices]] = [[] for _ in range(self.clients)]
-        for indices in examples.by_class(rng):
-            counts = largest_remainders(rng.dirichlet(np.full(self.clients, self.alpha)), len(indices))
-            for hand, part in zip(hands, np.split(indices, np.cumsum(counts)[:-1]), strict=True):
-                hand.append(part)
-        return Assignment(top_up([np.concatenate(hand) for hand in hands], self.min_size, rng))
+        by_class = examples.by_class(rng)
+        shares = (rng.dirichlet(np.full(self.clients, self.alpha)) for _ in by_class)
+        counts = [largest_remainders(share, len(own)) for share, own in zip(shares, by_class, strict=True)]
+        parts = Hands.dealt(np.concatenate(by_class), np.concatenate(counts))  # those of a class, client after client
+        by_client = np.arange(len(parts)).reshape(-1, self.clients).T.ravel()
+        hands = parts.chosen(by_client).merged(len(by_class))
+        return Assignment(hands if hands.sizes.min() >= self.min_size else top_up(list(hands), self.min_size, rng))
 
 
 def largest_remainders(proportions: NDArray[np.float64], total: int) -> Indices:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedpace.data.examples import Examples
+from fedpace.data.hands import Hands, even_sizes
 from fedpace.data.partitions._partition import Assignment, ClientsPartition, partitions
 
 
@@ -18,4 +19,4 @@ class Iid(ClientsPartition):
     def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Permute and split."""
         self.require(examples, per_client=1)
-        return Assignment(np.array_split(rng.permutation(len(examples)), self.clients))
+        return Assignment(Hands.dealt(rng.permutation(len(examples)), even_sizes(len(examples), self.clients)))

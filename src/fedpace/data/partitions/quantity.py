@@ -9,6 +9,7 @@ from scipy.special import gammaincc, gammainccinv
 
 from fedpace.core import PartitionError
 from fedpace.data.examples import Examples
+from fedpace.data.hands import Hands
 from fedpace.data.partitions._partition import Assignment, ClientsPartition, Concentration, partitions
 from fedpace.data.partitions.dirichlet import largest_remainders
 
@@ -31,7 +32,7 @@ class Quantity(ClientsPartition):
         """Draw the sizes, permute and split."""
         self.require(examples, self.min_size)
         sizes = largest_remainders(self._shares(len(examples), rng), len(examples))
-        return Assignment(np.split(rng.permutation(len(examples)), np.cumsum(sizes)[:-1]))
+        return Assignment(Hands.dealt(rng.permutation(len(examples)), sizes))
 
     def _shares(self, examples: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw p ~ Dir(β) on condition that its smallest share is enough.

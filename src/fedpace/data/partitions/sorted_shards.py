@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedpace.data.examples import Examples
+from fedpace.data.hands import Hands, even_sizes
 from fedpace.data.partitions._partition import Assignment, FewClassesPartition, partitions
 
 
@@ -23,6 +24,5 @@ class SortedShards(FewClassesPartition):
         number = self.clients * self.classes_per_client
         self.covered(examples)
         self.require(examples, self.classes_per_client)
-        shards = np.array_split(np.concatenate(examples.by_class(rng)), number)
-        dealt = rng.permutation(number).reshape(self.clients, self.classes_per_client)
-        return Assignment([np.concatenate([shards[shard] for shard in hand]) for hand in dealt])
+        shards = Hands.dealt(np.concatenate(examples.by_class(rng)), even_sizes(len(examples), number))
+        return Assignment(shards.chosen(rng.permutation(number)).merged(self.classes_per_client))

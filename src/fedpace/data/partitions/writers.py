@@ -8,7 +8,8 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from fedpace.core import PartitionError
-from fedpace.data.examples import Examples, Indices
+from fedpace.data.examples import Examples
+from fedpace.data.hands import Hands
 from fedpace.data.partitions._partition import Assignment, Partition, partitions
 
 
@@ -45,7 +46,8 @@ class Writers(Partition):
 
     def assign(self, examples: Examples, rng: np.random.Generator) -> Assignment:
         """Hold out writers at random, then take the largest of the others."""
-        writers = [(name, indices) for name, indices in _by_writer(examples) if len(indices) >= self.min_examples]
+        everyone = _by_writer(examples)
+        writers = np.flatnonzero(everyone.sizes >= self.min_examples)
         tested = self._number_held_out(len(writers))
         clients = self.clients or max(len(writers) - tested, 1)
         if len(writers) < clients + tested:
@@ -53,26 +55,24 @@ class Writers(Partition):
                 f"partition 'writers': {clients} clients and {tested} held-out writers need {clients + tested} writers "
                 f"of {self.min_examples} examples or more, found {len(writers)}; use fewer or a smaller min_examples"
             )
-        sizes = np.array([len(indices) for _, indices in writers])
+        sizes = everyone.sizes[writers]
         held_out, others = np.split(rng.permutation(len(writers)), [tested])
         others.sort()  # so that of equally large ones the first take part
         chosen = np.sort(others[np.argsort(-sizes[others], kind="stable")][:clients])
-        train = [writers[writer][1] for writer in chosen]
-        test = np.concatenate([writers[writer][1] for writer in np.sort(held_out)]) if tested else None
-        return Assignment(train, tuple(writers[writer][0] for writer in chosen), test)
+        test = everyone.chosen(writers[np.sort(held_out)]).joined() if tested else None
+        names = tuple(examples.domain_names[writer] for writer in writers[chosen])
+        return Assignment(everyone.chosen(writers[chosen]), names, test)
 
     def _number_held_out(self, writers: int) -> int:
         share = 0 < self.held_out < 1
         return max(round(self.held_out * writers), 1) if share else int(self.held_out)
 
 
-def _by_writer(examples: Examples) -> list[tuple[str, Indices]]:
-    """Each writer's name and examples."""
+def _by_writer(examples: Examples) -> Hands:
+    """Each writer's examples."""
     if examples.domains is None:
         raise PartitionError(
             "partition 'writers': expected data that name the writer of each example as its domain, found no domains; "
             "add a 'domain' column, or use a partition that needs none, such as 'dirichlet'"
         )
-    counts = np.bincount(examples.domains, minlength=len(examples.domain_names))
-    indices = np.split(np.argsort(examples.domains, kind="stable"), np.cumsum(counts)[:-1])
-    return list(zip(examples.domain_names, indices, strict=True))
+    return Hands.grouped(examples.domains, len(examples.domain_names))
