@@ -1,7 +1,10 @@
 """What clients keep survives interruption, in every executor, and is thrown away with what the server dropped."""
 
+from zlib import crc32
+
 import pytest
 import torch
+from safetensors.torch import save
 
 from fedpace.core import RunFolderError, Update
 from fedpace.engine import Cohort, Listener, Processes, Serial, train
@@ -9,6 +12,7 @@ from fedpace.engine.states import ClientStates
 from fedpace.methods import LocalSGD, Scaffold
 from fedpace.server import Guard, Schedule
 from tests.engine import small
+from tests.engine.faults import counted
 
 SCAFFOLD = Scaffold(max_steps=2, lr=0.05)
 
@@ -54,7 +58,7 @@ def test_files_last_as_long_as_a_checkpoint_refers_to_them(tmp_path):
         for earlier in indices[-2:]:
             assert states.holds(earlier)
     assert not states.holds(indices[0])
-    assert len(list(tmp_path.iterdir())) <= 4
+    assert len(list(tmp_path.glob("*.safetensors"))) <= 4
 
 
 def test_going_back_to_a_checkpoint_goes_back_to_its_states(tmp_path):
@@ -67,7 +71,7 @@ def test_going_back_to_a_checkpoint_goes_back_to_its_states(tmp_path):
     assert torch.equal(fresh.of(0)["control"], state(0)["control"])
     for number in range(1, 6):
         fresh.keep(0, number, state(number))
-    assert len(list(tmp_path.iterdir())) <= 3  # what was there before is cleared away too
+    assert len(list(tmp_path.glob("*.safetensors"))) <= 3  # what was there before is cleared away too
 
 
 def test_a_damaged_file_is_noticed(tmp_path):
@@ -78,6 +82,80 @@ def test_a_damaged_file_is_noticed(tmp_path):
     assert not states.holds(states.index())
     file.unlink()
     assert not states.holds(states.index())
+
+
+def test_a_checkpoint_says_as_much_of_many_clients_as_of_few(tmp_path):
+    states, sizes = ClientStates(tmp_path), []
+    for number in range(20):
+        for client in range(10 * number, 10 * number + 10):
+            states.keep(client, number, state(client))
+        with counted() as operations:
+            index = states.index()
+        assert len(operations) <= 2  # the first time, the list is written aside and renamed
+        sizes.append([tensor.numel() for tensor in index.values()])
+        assert (tmp_path / "list.bin").stat().st_size == 24 * 10 * (number + 1)
+    assert sizes == [[2]] * 20
+    assert states.holds(index)
+
+
+def test_rows_of_rounds_that_are_done_again_are_not_in_the_list(tmp_path):
+    states, indices = ClientStates(tmp_path), []
+    for number in range(4):
+        states.keep(number, number, state(number))
+        indices.append(states.index())
+    fresh = ClientStates(tmp_path)
+    fresh.restore(indices[1])
+    assert fresh.of(2) == {}
+    fresh.keep(7, 2, state(7))
+    again = fresh.index()
+    last = ClientStates(tmp_path)
+    assert last.holds(again)
+    last.restore(again)
+    assert [bool(last.of(client)) for client in (0, 1, 2, 3, 7)] == [True, True, False, False, True]
+    anew = ClientStates(tmp_path)  # no checkpoint was left
+    anew.keep(5, 0, state(5))
+    assert ClientStates(tmp_path).holds(anew.index())
+
+
+def test_a_torn_list_is_noticed_and_what_was_there_before_is_whole(tmp_path):
+    states, indices = ClientStates(tmp_path), []
+    for number in range(2):
+        states.keep(number, number, state(number))
+        indices.append(states.index())
+    file = tmp_path / "list.bin"
+    file.write_bytes(file.read_bytes()[:-5])
+    assert [states.holds(index) for index in indices] == [True, False]
+    file.unlink()
+    assert [states.holds(index) for index in indices] == [False, False]
+
+
+@pytest.mark.parametrize("client", [3, 123_456])
+def test_the_states_of_earlier_versions_are_found(tmp_path, client):
+    """One folder for all files, and in a checkpoint a row for each client."""
+    data = save(state(1))
+    (tmp_path / f"{client:05d}-00004.safetensors").write_bytes(data)
+    index = {"clients.states": torch.tensor([[client, 4, crc32(data)]])}
+    states = ClientStates(tmp_path)
+    assert states.holds(index)
+    states.restore(index)
+    assert torch.equal(states.of(client)["control"], state(1)["control"])
+    states.keep(client, 5, state(2))
+    states.keep(9, 7, state(3))
+    assert not (tmp_path / f"{client:05d}-00004.safetensors").exists()
+    assert ClientStates(tmp_path).holds(states.index())
+    assert torch.equal(states.of(client)["control"], state(2)["control"])
+
+
+def test_files_of_very_many_clients_do_not_lie_in_one_folder(tmp_path):
+    states = ClientStates(tmp_path)
+    for client in (5, 10_000, 999_999):
+        states.keep(client, 3, state(client))
+    found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.safetensors")}
+    expected = ("00005-00003", "001/10000-00003", "099/999999-00003")
+    assert found == {f"{name}.safetensors" for name in expected}
+    fresh = ClientStates(tmp_path)
+    fresh.restore(states.index())
+    assert torch.equal(fresh.of(999_999)["control"], state(999_999)["control"])
 
 
 def test_a_full_disk_is_one_line(tmp_path):
@@ -116,7 +194,7 @@ def test_resume_is_bitwise_even_from_the_checkpoint_before_the_last(uninterrupte
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, listeners=[Stop()])
     if damaged:
-        newest = max((tmp_path / "clients").iterdir(), key=lambda path: path.stem.split("-")[1])
+        newest = max((tmp_path / "clients").glob("*.safetensors"), key=lambda path: path.stem.split("-")[1])
         newest.write_bytes(b"torn")
     resumed = run(tmp_path, resume=True)
     assert torch.equal(small.weights(resumed.module), small.weights(uninterrupted.module))
