@@ -1,10 +1,14 @@
+import tracemalloc
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fedpace.core import ConfigError
+from fedpace.core import ConfigError, numpy_stream
 from fedpace.engine import Cohort
+from fedpace.engine.cohort import MANY
 
 
 def test_all_clients_by_default():
@@ -79,3 +83,35 @@ def test_nobody_joins_if_nobody_is_late():
 def test_fraction_and_number_exclude_each_other():
     with pytest.raises(ValidationError, match="not both"):
         Cohort(number=2, fraction=0.5)
+
+
+@pytest.mark.parametrize("clients", [1_000, MANY])
+def test_chances_of_few_clients_are_drawn_one_by_one(clients):
+    drawn = Cohort(number=50).sample_by_chance(clients, seed=0, round_number=2)
+    numbers = numpy_stream(0, "cohort", 2).random(clients)
+    assert drawn == [client for client, number in enumerate(numbers) if number < 50 / clients]
+
+
+def test_of_very_many_clients_as_many_take_part_as_by_chance():
+    cohort, clients = Cohort(number=50), 1_000_000
+    draws = [cohort.sample_by_chance(clients, seed=0, round_number=number) for number in range(200)]
+    assert all(draw == sorted(set(draw)) for draw in draws)
+    everyone = np.concatenate(draws)
+    assert (everyone.min() >= 0, everyone.max() < clients) == (True, True)
+    sizes = np.array([len(draw) for draw in draws])
+    assert abs(sizes.mean() - 50) < 5 * (50 / 200) ** 0.5
+    assert 0.6 < sizes.var() / 50 < 1.5  # that of a Poisson distribution
+    assert abs(everyone.mean() / clients - 0.5) < 5 / (12 * len(everyone)) ** 0.5
+    assert draws[3] == cohort.sample_by_chance(clients, seed=0, round_number=3) != draws[4]
+
+
+def test_a_cohort_of_a_million_takes_no_memory_for_each():
+    tracemalloc.start()
+    cohorts = [
+        Cohort(number=50).sample(1_000_000, seed=0, round_number=0),
+        Cohort(number=50).sample_by_chance(1_000_000, seed=0, round_number=0),
+    ]
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [len(cohort) > 20 for cohort in cohorts] == [True, True]
+    assert most < 100_000

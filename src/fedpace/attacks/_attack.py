@@ -19,7 +19,7 @@ class Attack(Named, ABC):
     """
 
     def poisoned(self, examples: Examples) -> Examples:
-        """The training examples of an attacker: usually what they are."""
+        """The training examples of an attacker, as many as given: usually what they are."""
         return examples
 
     def forged(self, honest: Tensor, own: Tensor, generator: torch.Generator) -> Tensor:

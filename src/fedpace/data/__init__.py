@@ -28,7 +28,7 @@ from fedpace.data.partitions import (
 from fedpace.data.picture import counts_table, save_counts_figure, save_examples_figure
 from fedpace.data.ragged import PAD, Ragged
 from fedpace.data.shard import Batch, Shard
-from fedpace.data.shards import Shards
+from fedpace.data.shards import Shards, shards_of
 from fedpace.data.shifts import Coloured, Mechanism, Population, Rotated, Shift, shifts
 from fedpace.data.sources import Source, sources
 from fedpace.data.table import Schema, Unseen
@@ -85,6 +85,7 @@ __all__ = [
     "partitions",
     "save_counts_figure",
     "save_examples_figure",
+    "shards_of",
     "shifts",
     "sources",
 ]

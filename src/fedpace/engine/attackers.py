@@ -2,15 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from fedpace.attacks import Attack
-from fedpace.core import ConfigError, Update, numpy_stream, torch_stream
-from fedpace.data import Federation, Shard
+from fedpace.core import ConfigError, DataError, Update, numpy_stream, torch_stream
+from fedpace.data import Federation, Shard, Shards, shards_of
+from fedpace.data.examples import Indices
+from fedpace.engine.cohort import drawn
+
+TRIED = 100  # attackers whose falsified examples are looked at before training
+
+
+@dataclass(frozen=True, eq=False)
+class _Poisoned(Shards):
+    """The shards of all clients, those of attackers falsified when they are asked for."""
+
+    true: Shards
+    attackers: frozenset[int]
+    attack: Attack
+
+    def __len__(self) -> int:
+        return len(self.true)
+
+    def shard(self, client: int) -> Shard:
+        """What this client trains on."""
+        shard = self.true[client]
+        if client not in self.attackers:
+            return shard
+        own = shard.pool.take(shard.indices)
+        false = self.attack.poisoned(own)
+        if len(false) != len(own):
+            name = self.attack.registered_name()
+            raise DataError(f"attack '{name}': expected as many examples as there are ({len(own)}), found {len(false)}")
+        return shard if false is own else replace(shard, pool=false, indices=np.arange(len(false)))
+
+    @property
+    def sizes(self) -> Indices:
+        """As many examples as there are true ones."""
+        return self.true.sizes
+
+    def typical(self) -> Sequence[Shard]:
+        """Those of honest clients and some of attackers."""
+        return [*self.true.typical(), *map(self.shard, sorted(self.attackers)[:TRIED])]
+
+    def counts(self) -> Iterator[Indices]:
+        """Examples by class, clients × classes, of some clients after others."""
+        start, attackers = 0, np.sort(np.fromiter(self.attackers, np.int64))
+        for counts in self.true.counts():
+            stop = start + len(counts)
+            for client in attackers[slice(*np.searchsorted(attackers, [start, stop]))]:
+                counts[client - start] = self.shard(int(client)).class_counts()
+            yield counts
+            start = stop
+
+    def check(self) -> None:
+        """What is falsified is a copy: the true ones may not be used twice."""
+        self.true.check()
 
 
 @dataclass(frozen=True)
@@ -35,21 +86,13 @@ class Attackers:
             raise ConfigError(
                 f"attackers: {share:g} of {population} clients are {number}: expected at least one, and not all"
             )
-        chosen = numpy_stream(seed, "attackers").choice(population, number, replace=False)
-        return cls(frozenset(int(client) for client in chosen), attack, seed)
+        return cls(frozenset(drawn(numpy_stream(seed, "attackers"), population, number)), attack, seed)
 
     def poisoned(self, federation: Federation) -> Federation:
         """The same clients, of whom the attackers train on what they falsified."""
-        clients = tuple(
-            self._poisoned(shard) if client in self.clients else shard
-            for client, shard in enumerate(federation.clients)
-        )
-        return replace(federation, clients=clients)
-
-    def _poisoned(self, shard: Shard) -> Shard:
-        true = shard.pool.take(shard.indices)
-        false = self.attack.poisoned(true)
-        return shard if false is true else replace(shard, pool=false, indices=np.arange(len(false)))
+        if type(self.attack).poisoned is Attack.poisoned:
+            return federation
+        return replace(federation, clients=_Poisoned(shards_of(federation.clients), self.clients, self.attack))
 
     def forged(self, answers: Iterable[Update], number: int) -> Iterator[Update]:
         """The answers of a round, those of attackers as they want them."""

@@ -32,8 +32,7 @@ def task_of(federation: Federation, task: Task | None = None) -> Task:
             task = NextToken()
         else:
             task = Regression() if examples.targets.dtype.kind == "f" else Multilabel()
-    shards = (*federation.clients, *(federation.client_tests or ()), federation.test)
-    for examples in {id(shard.pool): shard.pool for shard in shards}.values():
+    for examples in federation.pools():
         targets = examples.targets
         rows = targets.padded(task.padding) if isinstance(targets, Ragged) else targets
         wrong = task.check_targets(torch.from_numpy(rows), examples.outputs)

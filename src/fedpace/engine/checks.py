@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from torch import nn
 
 from fedpace.core import ConfigError, DataError, Device, Layout, devices
@@ -66,11 +67,14 @@ def check_classes(local: Method, federation: Federation) -> list[str]:
     """Refuse data of one class; a warning if that is all that some clients with a model of their own have."""
     if not federation.classes:
         return []
-    counts = federation.counts()
-    classes = [name for name, held in zip(federation.classes, counts.sum(axis=0), strict=True) if held]
+    held, number = np.zeros(len(federation.classes), bool), 0
+    for counts in federation.counted():
+        has = counts > 0
+        held |= has.any(axis=0)
+        number += int(np.count_nonzero(has.sum(axis=1) == 1))
+    classes = [name for name, found in zip(federation.classes, held, strict=True) if found]
     if len(classes) == 1:
         raise DataError(f"{federation.name}: expected two classes or more, found only '{classes[0]}'")
-    number = sum(int((own > 0).sum()) == 1 for own in counts)
     if not number or not local.personal:
         return []
     whom = f"{number} of {len(federation)} clients train"

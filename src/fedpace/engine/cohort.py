@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from math import ceil
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from fedpace.core import ConfigError, Settings, numpy_stream
+
+MANY = 100_000  # clients beyond which a number for each would be a noticeable part of a round
 
 
 class Cohort(Settings):
@@ -48,14 +51,19 @@ class Cohort(Settings):
         size, there = self.size(clients, round_number), self.there(clients, round_number)
         if size == there:
             return list(range(there))
-        drawn = numpy_stream(seed, "cohort", round_number).choice(there, size, replace=False)
-        return sorted(int(client) for client in drawn)
+        return drawn(numpy_stream(seed, "cohort", round_number), there, size)
 
     def sample_by_chance(self, clients: int, *, seed: int, round_number: int) -> list[int]:
-        """Participants that are drawn one by one: the config says how many they are on average."""
+        """Participants that are drawn one by one: the config says how many they are on average.
+
+        Of very many clients it is drawn first how many take part, and then who: their chances are the same.
+        """
         chance, there = self.chance(clients, round_number), self.there(clients, round_number)
-        drawn = numpy_stream(seed, "cohort", round_number).random(there)
-        return [client for client, value in enumerate(drawn) if value < chance]
+        rng = numpy_stream(seed, "cohort", round_number)
+        if there > MANY:
+            return drawn(rng, there, int(rng.binomial(there, chance)))
+        found: list[int] = np.flatnonzero(rng.random(there) < chance).tolist()
+        return found
 
     def chance(self, clients: int, round_number: int = 0) -> float:
         """The part of the clients that takes part, without rounding."""
@@ -67,3 +75,9 @@ class Cohort(Settings):
         if self.late >= clients:
             raise ConfigError(f"cohort.late: expected fewer than all {clients} clients, found {self.late}")
         return clients if self.joins is not None and round_number >= self.joins else clients - self.late
+
+
+def drawn(rng: np.random.Generator, clients: int, number: int) -> list[int]:
+    """So many different ones of all clients, in ascending order; a small number costs the same of any population."""
+    found: list[int] = np.sort(rng.choice(clients, number, replace=False)).tolist()
+    return found

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpace.core import ConfigError
-from fedpace.data import Shard
+from fedpace.data import Shard, shards_of
 from fedpace.engine.cohort import Cohort
 from fedpace.methods import Method
 from fedpace.server import Privacy, PrivateRound, Schedule, Secure
@@ -169,8 +169,10 @@ class LocalLedger:
 
     def check(self) -> list[str]:
         """What the user should know."""
-        largest = max(map(len, self.shards))
-        if self.local.private is None or self.local.private.delta < 1 / largest:
+        if self.local.private is None:
+            return []
+        largest = int(shards_of(self.shards).sizes.max())
+        if self.local.private.delta < 1 / largest:
             return []
         return [
             f"local.private: with delta = {self.local.private.delta:g} all may be told of one of a client's {largest} "
