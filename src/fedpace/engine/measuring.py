@@ -10,13 +10,15 @@ from typing import Any, Literal
 from pydantic import Field
 
 from fedpace.client import Evaluation
-from fedpace.core import ClientError, Dropped, Settings, Tensors, Update, one_line
+from fedpace.core import ClientError, Dropped, Settings, Tensors, Update, numpy_stream, one_line
 from fedpace.data import Federation
+from fedpace.engine.cohort import drawn
 from fedpace.engine.worker import Turn
 from fedpace.tasks import Sums, Task, added
 
 log = logging.getLogger("fedpace")
 
+MANY = 10_000  # clients that are more than figures need
 CHUNK = 500  # test images per turn: fixed, so that sums do not depend on the number of workers
 
 
@@ -24,22 +26,36 @@ class Measuring(Settings):
     """What is measured: the test set ``every`` so many rounds, and each client on at most ``per_client`` examples.
 
     ``clients`` are those of the round's ``cohort``, or ``all``. A client without a test split of its own is measured on
-    its training examples. ``pairwise`` is the largest number of clients of a round whose updates are kept to compare
-    every pair; 0 saves that memory.
+    its training examples. Where all clients are measured, which those with models of their own always are, a ``sample``
+    of so many stands for them: drawn once for the run, so that rounds can be compared. ``pairwise`` is the largest
+    number of clients of a round whose updates are kept to compare every pair; 0 saves that memory.
     """
 
     every: int = Field(1, ge=1)
     per_client: int = Field(250, ge=0)
     clients: Literal["cohort", "all"] = "cohort"
+    sample: int | None = Field(None, ge=1)
     pairwise: int = Field(32, ge=0)
 
     def due(self, number: int, rounds: int) -> bool:
         """Whether a round is measured; the last one always is."""
         return (number + 1) % self.every == 0 or number + 1 == rounds
 
-    def measured(self, federation: Federation, cohort: Sequence[int]) -> Sequence[int]:
+    def measured(self, population: int, cohort: Sequence[int], seed: int) -> Sequence[int]:
         """The clients that a round measures."""
-        return range(len(federation)) if self.clients == "all" else cohort
+        return self.everybody(population, seed) if self.clients == "all" else cohort
+
+    def everybody(self, population: int, seed: int) -> Sequence[int]:
+        """All clients, or the sample that stands for them."""
+        if self.sample is None or self.sample >= population:
+            return range(population)
+        return drawn(numpy_stream(seed, "measured"), population, self.sample)
+
+    def check(self, population: int, *, personal: bool) -> list[str]:
+        """A warning where each round would measure very many clients, because all of them."""
+        if population <= MANY or self.sample is not None or not (personal or self.clients == "all"):
+            return []
+        return [f"every measured round asks all {population} clients; measuring.sample = 1000 asks as many of them"]
 
     def turns(self, federation: Federation, clients: Sequence[int], state: Callable[[int], Tensors]) -> list[Turn]:
         """The test set in chunks, then one turn for each of the ``clients``, with the ``state`` that it keeps."""

@@ -64,7 +64,7 @@ from fedpace.server import (
 )
 from fedpace.tasks import Task
 
-NAMED = 1000  # clients up to which a run folder knows their names
+NAMED = 1000  # clients, or attackers, up to which a run folder says who they are
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,7 @@ class Training:
         self._model = FlatModule(module, plan.local.layout(module))
         check_personal(plan.local, plan.schedule, federation, self._model.layout)
         self.warnings += check_classes(plan.local, federation)
+        self.warnings += plan.measuring.check(len(federation), personal=plan.local.personal)
         check_borne(plan.schedule, len(federation), plan.attackers)
         self.warnings += check_trusted(plan.schedule, len(federation), self.cohort_size, plan.attackers)
         self._execution = execution
@@ -208,7 +209,7 @@ class Training:
         }
         if len(self.federation) <= NAMED:
             description["client_names"] = list(self.federation.client_names)
-        if self.plan.attackers is not None:
+        if self.plan.attackers is not None and len(self.plan.attackers.clients) <= NAMED:
             description["attackers"] = sorted(self.plan.attackers.clients)
         if self._ledger is not None:
             description["privacy"] = self._ledger.description(self.plan.rounds)
@@ -363,7 +364,7 @@ class Training:
             return {}
         personal, server_side = self.plan.local.personal, self.server.server_side
         if not personal:
-            measured = self._honest(self.plan.measuring.measured(self.federation, cohort))
+            measured = self._honest(self.plan.measuring.measured(len(self.federation), cohort, self.plan.seed))
             turns = self.plan.measuring.turns(self.federation, measured, self._state)
         else:
             turns = [
@@ -375,7 +376,7 @@ class Training:
                     state=self._state(client),
                     extras={} if server_side is None else server_side.sends_to(client),
                 )
-                for client in self._honest(range(len(self.federation)))
+                for client in self._honest(self.plan.measuring.everybody(len(self.federation), self.plan.seed))
             ]
         extras = self.server.extras(self.plan.schedule.stage(number).exchanges[0])
         answers = self._execution.run(turns, self.server.vector, self.server.buffers, extras)
