@@ -512,7 +512,8 @@ def test_data_show_draws_a_picture(fedpace, place):
     counts = strict(fedpace("data", "show", "digits", *options, "--json").out)
     assert snapshot(place) == {}
     assert counts["classes"] == list("0123456789")
-    assert sum(map(sum, counts["counts"].values())) == 1438
+    assert sum(map(sum, counts["counts"].values())) == counts["examples"]["all"] == 1438
+    assert counts["clients"] == len(counts["counts"]) == 3
     found = fedpace("data", "show", "digits", *options)
     assert (found.code, found.err) == (0, "")
     for client in counts["counts"].values():

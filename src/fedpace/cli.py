@@ -386,7 +386,7 @@ def data_show(
 ) -> None:
     """Draw how many examples of each class every client holds."""
     from fedpace.core import slug
-    from fedpace.data import counts_table, save_counts_figure
+    from fedpace.data import counts_json, counts_table, save_counts_figure
     from fedpace.experiments.presets import load_config
     from fedpace.experiments.run import federate
 
@@ -395,8 +395,7 @@ def data_show(
     )
     federation = federate(load_config("fedavg", given))
     if as_json:
-        counts = dict(zip(federation.client_names, federation.counts().tolist(), strict=True))
-        _print_json({"name": federation.name, "classes": federation.classes, "counts": counts})
+        _print_json(counts_json(federation))
         return
     out_console.print(counts_table(federation))
     path = out or Path("runs") / f"{slug(federation.name)}.png"

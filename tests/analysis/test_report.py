@@ -262,6 +262,30 @@ def test_many_clients_are_rows_in_numerical_order(record, tmp_path):
     assert heat["y"] == [str(client) for client in range(12)]
 
 
+def test_of_very_many_clients_some_are_rows(record, tmp_path):
+    records = [
+        *measured(record, [0.1], clients=range(0, 3000, 10)),
+        *measured(record, [0.1], clients=range(5, 3005, 10)),
+    ]
+    page = write([ReportedRun("a", 0, {}, [replace(one, round=i) for i, one in enumerate(records)])], tmp_path)
+    ((figure),) = page.figures["clients"]
+    (heat,) = figure["data"]
+    assert (len(heat["y"]), heat["y"][0], heat["y"][-1]) == (200, "0", "2995")
+    assert "Of 600 clients 200 are shown." in page.text["clients"]
+
+
+def test_the_mean_of_very_many_clients_is_of_those_that_were_there_most(record, tmp_path):
+    cohorts = [[0, 1, *range(10 * i + 2, 10 * i + 12)] for i in range(30)]
+    records = [measured(record, [0.1], clients=cohort)[0] for cohort in cohorts]
+    records = [replace(one, round=i) for i, one in enumerate(records)]
+    ((figure),) = write([ReportedRun("a", 0, {}, records)], tmp_path).figures["pairs"]
+    mean, first = (figure["frames"][i]["data"][0] for i in (0, 1))
+    assert len(mean["x"]) == 100
+    assert mean["x"][:2] == ["0", "1"]
+    assert mean["z"][0][1] == pytest.approx(first["z"][0][1])
+    assert first["x"] == [str(client) for client in cohorts[0]]
+
+
 def test_search_pruning_drops_and_warnings_are_told(staged, runs, tmp_path):
     odd = [ReportedRun("odd", seed, {}, staged, ["annealing did nothing"]) for seed in (3, 4)]
     page = write([*runs, *odd], tmp_path)

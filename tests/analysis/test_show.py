@@ -79,6 +79,15 @@ def test_pruning_and_dropped_clients(staged):
     assert "client 2 NaN in [update]: rounds 1–3, 7" in lines
 
 
+def test_of_many_dropped_clients_the_first_ones_are_named(record):
+    history = [record(i, dropped=[{"client": 1000 * i + n, "reason": "NaN"} for n in range(20)]) for i in range(100)]
+    lines = shown({}, [*history, record(100, dropped=[{"client": 7, "reason": "NaN"}])])
+    named = [line for line in lines if line.startswith("client ")]
+    assert len(named) == 30
+    assert named[0] == "client 0 NaN: round 0"
+    assert "1970 more named in rounds.jsonl" in lines
+
+
 def test_what_did_not_happen_is_not_mentioned(curve):
     text = "\n".join(shown(RUN, curve([0.1])))
     for word in ("pruned", "annealing", "Dropped", "cosine"):

@@ -6,7 +6,7 @@ from PIL import Image
 from rich.console import Console
 
 from fedpace.core import DataError
-from fedpace.data import Data, counts_table, load, save_counts_figure, save_examples_figure
+from fedpace.data import Data, counts_json, counts_table, load, picture, save_counts_figure, save_examples_figure
 
 from .helpers import toy
 
@@ -53,6 +53,18 @@ def test_the_figure_is_saved(clients, suffix, tmp_path):
         assert len(set(Image.open(path).convert("L").tobytes())) > 10
     else:
         assert path.read_text().endswith("</svg>\n")
+
+
+def test_of_very_many_clients_some_are_drawn_and_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr(picture, "MOST_DRAWN", 50)
+    monkeypatch.setattr(picture, "MOST_LISTED", 20)
+    federation = load("digits").partition("iid", clients=700)
+    save_counts_figure(federation, tmp_path / "counts.svg")
+    assert "client (50 of 700 shown)" in (tmp_path / "counts.svg").read_text()
+    found = counts_json(federation)
+    assert (found["clients"], found["examples"]) == (700, {"all": 1438, "least": 2, "most": 3})
+    assert len(found["counts"]) == 20
+    assert found["counts"]["699"] == federation.counts()[-1].tolist()
 
 
 def test_an_unknown_format_is_an_error(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, fields
+from itertools import islice
 from math import isnan
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedpace.tasks import ACCURACY, Metric
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # columns of a sparkline
+_CLIENTS = 30  # lines about clients
 
 
 def run_overview(run: Mapping[str, Any], records: Sequence[RoundRecord], metric: Metric = ACCURACY) -> RenderableType:
@@ -205,8 +207,12 @@ def _still(records: Sequence[RoundRecord]) -> Rows:
 
 
 def _by_client(rounds: Mapping[tuple[int, str], Sequence[int]]) -> Rows:
-    """What happened to which client, in these rounds."""
-    return [(f"client {client}", f"{what}: {_rounds(when)}") for (client, what), when in rounds.items()]
+    """What happened to which client, in these rounds; of many clients, to the first ones."""
+    rows = [
+        (f"client {client}", f"{what}: {_rounds(when)}") for (client, what), when in islice(rounds.items(), _CLIENTS)
+    ]
+    others = {client for client, _ in list(rounds)[_CLIENTS:]}
+    return rows + ([(f"{len(others)} more", "named in rounds.jsonl")] if others else [])
 
 
 def _cost(summary: Summary, records: Sequence[RoundRecord]) -> Rows:

@@ -25,7 +25,7 @@ from fedpace.data.partitions import (
     Writers,
     partitions,
 )
-from fedpace.data.picture import counts_table, save_counts_figure, save_examples_figure
+from fedpace.data.picture import counts_json, counts_table, save_counts_figure, save_examples_figure
 from fedpace.data.ragged import PAD, Ragged
 from fedpace.data.shard import Batch, Shard
 from fedpace.data.shards import Shards, shards_of
@@ -77,6 +77,7 @@ __all__ = [
     "Unseen",
     "Writers",
     "augmentations",
+    "counts_json",
     "counts_table",
     "federate",
     "kind_of_targets",

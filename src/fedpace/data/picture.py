@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedpace.core import DataError, for_figure, for_terminal, writing
+from fedpace.data._many import evenly
 from fedpace.data.examples import Indices
 from fedpace.data.federation import Federation
 
@@ -21,6 +23,8 @@ MOST_COLUMNS = 4
 BAR = 8  # columns of a full bar
 MOST_NUMBERED_CLASSES = 12
 MOST_BUBBLES = 40
+MOST_LISTED = 1000
+MOST_DRAWN = 2000  # clients of a heat map: it is not wider in pixels
 LONGEST_LABEL = 24
 MOST_PICTURES = 10  # clients, and classes
 FORMATS = (".pdf", ".png", ".svg")
@@ -32,12 +36,29 @@ def counts_table(federation: Federation) -> Table:
     Few clients stand side by side, with a bar and a number per class; many stand below one another, with one block
     per class (of very many, evenly spaced ones are shown).
     """
-    counts = federation.counts()
-    sizes = counts.sum(axis=1)
+    sizes = federation.sizes()
     caption = f"{len(federation)} clients with {sizes.min()} to {sizes.max()} examples"
     if len(federation) <= MOST_COLUMNS:
-        return _bars(federation, counts, caption)
-    return _blocks(federation, counts, caption)
+        return _bars(federation, federation.counts(), caption)
+    return _blocks(federation, caption)
+
+
+def counts_of(federation: Federation, clients: Indices) -> Indices:
+    """Training examples of some clients, clients × classes."""
+    return np.stack([federation.clients[client].class_counts() for client in clients])
+
+
+def counts_json(federation: Federation) -> dict[str, Any]:
+    """The same for JSON: the counts of each client by its name; of more than 1,000 clients, of evenly spaced ones."""
+    shown, sizes = evenly(len(federation), MOST_LISTED), federation.sizes()
+    names = [federation.client_names[client] for client in shown]
+    return {
+        "name": federation.name,
+        "classes": federation.classes,
+        "clients": len(federation),
+        "examples": {"all": int(sizes.sum()), "least": int(sizes.min()), "most": int(sizes.max())},
+        "counts": dict(zip(names, counts_of(federation, shown).tolist(), strict=True)),
+    }
 
 
 def _bars(federation: Federation, counts: Indices, caption: str) -> Table:
@@ -61,8 +82,9 @@ def _kinds(federation: Federation) -> tuple[str, ...]:
     return federation.classes or ("examples",)
 
 
-def _blocks(federation: Federation, counts: Indices, caption: str) -> Table:
-    shown = _evenly(len(federation), MOST_ROWS)
+def _blocks(federation: Federation, caption: str) -> Table:
+    shown = evenly(len(federation), MOST_ROWS)
+    most = max(counts.max() for counts in federation.counted())
     if len(shown) < len(federation):
         caption += f"; {len(shown)} of them shown"
     table = Table(title=for_terminal(federation.name), caption=caption)
@@ -71,9 +93,9 @@ def _blocks(federation: Federation, counts: Indices, caption: str) -> Table:
     kinds = federation.classes
     title = f"{len(kinds)} classes, {kinds[0]} to {kinds[-1]}" if kinds else "beside the largest"
     table.add_column(for_terminal(title))
-    for client in shown:
-        blocks = [_block(count, counts.max()) for count in counts[client]]
-        table.add_row(for_terminal(federation.client_names[client]), str(counts[client].sum()), Text().join(blocks))
+    for client, counts in zip(shown, counts_of(federation, shown), strict=True):
+        blocks = [_block(count, most) for count in counts]
+        table.add_row(for_terminal(federation.client_names[client]), str(counts.sum()), Text().join(blocks))
     return table
 
 
@@ -88,12 +110,17 @@ def _colour(count: int, most: int) -> str:
 
 
 def save_counts_figure(federation: Federation, path: str | Path) -> None:
-    """Save a figure (png, svg or pdf): clients across, classes up; bubbles by area, or a heat map of many clients."""
+    """Save a figure (png, svg or pdf): clients across, classes up; bubbles by area, or a heat map of many clients.
+
+    Of more clients than the figure has columns, evenly spaced ones are drawn.
+    """
     path = _picture_path(path)
-    counts = federation.counts().T
-    classes, clients = counts.shape
+    clients, shown = len(federation), evenly(len(federation), MOST_DRAWN)
+    counts = counts_of(federation, shown).T
+    classes = len(counts)
     figure = Figure(figsize=(min(4 + 0.3 * clients, 12), min(2 + 0.3 * classes, 12)), layout="constrained")
-    axes = figure.add_subplot(title=for_figure(federation.name), xlabel="client", ylabel="class")
+    label = "client" if len(shown) == clients else f"client ({len(shown)} of {clients} shown)"
+    axes = figure.add_subplot(title=for_figure(federation.name), xlabel=label, ylabel="class")
     if clients <= MOST_BUBBLES:
         y, x = np.nonzero(counts)
         axes.scatter(x, y, s=250 * counts[y, x] / counts.max(), color="tab:blue", alpha=0.7)
@@ -101,7 +128,9 @@ def save_counts_figure(federation: Federation, path: str | Path) -> None:
         axes.set_xticks(range(clients), names, rotation=90 if clients > MOST_NUMBERED_CLASSES else 0)
         axes.margins(0.1)
     else:
-        figure.colorbar(axes.imshow(counts, aspect="auto", origin="lower", cmap="viridis"), label="examples")
+        edges = (-0.5, clients - 0.5, -0.5, classes - 0.5)  # the axis has the clients' numbers
+        drawn = axes.imshow(counts, aspect="auto", origin="lower", cmap="viridis", extent=edges)
+        figure.colorbar(drawn, label="examples")
     if classes <= MOST_ROWS:
         axes.set_yticks(range(classes), list(map(_label, _kinds(federation))))
     with writing(path):
@@ -117,7 +146,7 @@ def save_examples_figure(federation: Federation, path: str | Path) -> None:
     inputs, shape = federation.test.pool.inputs, federation.shape
     if isinstance(inputs, Mapping) or inputs.dtype != np.uint8 or isinstance(shape, dict) or shape[0] not in (1, 3):
         raise DataError(f"'{federation.name}': expected images with 1 or 3 channels, found shape {federation.shape}")
-    clients, classes = _evenly(len(federation), MOST_PICTURES), _evenly(len(federation.classes), MOST_PICTURES)
+    clients, classes = evenly(len(federation), MOST_PICTURES), evenly(len(federation.classes), MOST_PICTURES)
     shards = [*(federation.clients[client] for client in clients), federation.test]
     names = [*(federation.client_names[client] for client in clients), "test"]
     figure = Figure(figsize=(1 + 0.6 * len(classes), 0.5 + 0.6 * len(shards)), layout="constrained")
@@ -139,11 +168,6 @@ def save_examples_figure(federation: Federation, path: str | Path) -> None:
 def _label(name: str) -> str:
     """The name of a client or a class, which leaves room for the picture."""
     return for_figure(name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…")
-
-
-def _evenly(count: int, most: int) -> Indices:
-    """Indices below ``count``, at most so many."""
-    return np.unique(np.linspace(0, count - 1, most).round().astype(int))
 
 
 def _picture_path(path: str | Path) -> Path:

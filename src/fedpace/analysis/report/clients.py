@@ -28,6 +28,7 @@ from fedpace.core import RoundRecord
 from fedpace.tasks import Metric
 
 _LINES = 10  # clients up to which each one is a line; more are rows of a heat map
+_ROWS = 200  # clients of a heat map; of more, evenly spaced ones are shown
 _ON = {"train": "on each client's own training examples", "test": "on each client's own test examples"}
 
 
@@ -35,7 +36,10 @@ def metric_of_clients(methods: Methods) -> Section:
     """A panel for each method: a line per client, or with many clients a row per client."""
     metric = metric_of(methods)
     title = f"{metric.title} of each client"
-    found = {label: _curves(runs[0].records) for label, runs in methods.items()}
+    everyone = {label: _curves(runs[0].records) for label, runs in methods.items()}
+    found = {
+        label: {client: curves[client] for client in thinned(list(curves), _ROWS)} for label, curves in everyone.items()
+    }
     largest = max(map(len, found.values()))
     measured = [record for runs in methods.values() for record in runs[0].records if record.client_metrics]
     where = " and ".join(_ON[on] for on in sorted({record.clients_on for record in measured}))
@@ -45,6 +49,8 @@ def metric_of_clients(methods: Methods) -> Section:
         f"{metric.title} {where}, after each round that measured the client. {shape} are clients that are served "
         "badly; the first seed of each method is shown."
     )
+    if (most := max(map(len, everyone.values()))) > _ROWS:
+        reading += f" Of {most} clients {_ROWS} are shown."
     if not largest:
         return Section("clients", title, reading, None)
     limit = max(NUMBERS // (2 * sum(map(len, found.values()))), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, nan
@@ -30,6 +31,7 @@ from fedpace.core import RoundRecord
 
 _COLOURS = (PALETTE[1], "#F7F7F7", PALETTE[5])  # light enough at both ends for dark numbers
 _MEAN = "mean of all rounds"
+_MOST = 100  # clients of the matrix of all rounds
 _READABLE = 8  # clients up to which every cell shows its number
 
 
@@ -117,14 +119,17 @@ def _frame(name: str, shot: Snapshot) -> dict[str, Any]:
 
 
 def _mean(shots: Sequence[Snapshot]) -> Snapshot:
-    """The mean of each pair over the rounds in which both took part."""
-    clients = sorted({client for shot in shots for client in shot.clients})
+    """The mean of each pair over the rounds in which both took part; of many clients, of those that were there most."""
+    often = Counter(client for shot in shots for client in shot.clients).most_common(_MOST)
+    clients = sorted(client for client, _ in often)
     place = {client: index for index, client in enumerate(clients)}
     total, count = np.zeros((2, len(clients), len(clients)))
     for shot in shots:
-        rows = np.ix_(*[[place[client] for client in shot.clients]] * 2)
-        total[rows] += np.nan_to_num(shot.cosines)
-        count[rows] += np.isfinite(shot.cosines)
+        shown = [at for at, client in enumerate(shot.clients) if client in place]
+        rows = np.ix_(*[[place[shot.clients[at]] for at in shown]] * 2)
+        cosines = shot.cosines[np.ix_(shown, shown)]
+        total[rows] += np.nan_to_num(cosines)
+        count[rows] += np.isfinite(cosines)
     return Snapshot(-1, clients, np.divide(total, count, out=np.full_like(total, nan), where=count > 0))
 
 
