@@ -7,8 +7,17 @@
 'freeze'
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fedpace._lazy import on_first_use
+
+if TYPE_CHECKING:
+    from fedpace.analysis import Comparison
+    from fedpace.core import FedpaceError, trusted_files
+    from fedpace.data import Data, Federation, federate, load
+    from fedpace.experiments import Result, compare, train
+else:
+    __getattr__, __dir__ = on_first_use(__name__)
 
 __version__ = "0.1.0"
 __all__ = [
@@ -23,29 +32,3 @@ __all__ = [
     "train",
     "trusted_files",
 ]
-
-if TYPE_CHECKING:
-    from fedpace.analysis import Comparison
-    from fedpace.core import FedpaceError, trusted_files
-    from fedpace.data import Data, Federation, federate, load
-    from fedpace.experiments import Result, compare, train
-
-_ORIGIN = {
-    "Comparison": "fedpace.analysis",
-    "Data": "fedpace.data",
-    "FedpaceError": "fedpace.core",
-    "Federation": "fedpace.data",
-    "Result": "fedpace.experiments",
-    "compare": "fedpace.experiments",
-    "federate": "fedpace.data",
-    "load": "fedpace.data",
-    "train": "fedpace.experiments",
-    "trusted_files": "fedpace.core",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: ``fedpace --help`` need not wait for torch."""
-    if name not in _ORIGIN:
-        raise AttributeError(f"module 'fedpace' has no attribute '{name}'")
-    return getattr(import_module(_ORIGIN[name]), name)

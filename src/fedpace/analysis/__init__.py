@@ -1,40 +1,47 @@
 """From histories to answers: summaries, comparison tables with paired intervals, figures, overviews and reports."""
 
-from fedpace.analysis._style import save
-from fedpace.analysis._tables import Side, TextTable
-from fedpace.analysis.agreement import agreement_by_layer, chance_agreement, mean_agreement
-from fedpace.analysis.comparison import Comparison, ComparisonRow
-from fedpace.analysis.differences import unequal, unfair
-from fedpace.analysis.doctor import Check, Finding, checks, diagnose
-from fedpace.analysis.fairness import Fairness, fairness, late_clients
-from fedpace.analysis.figures import (
-    labelled_points,
-    metric_and_similarity,
-    metric_and_similarity_of,
-    metric_curves,
-    seed_points,
-)
-from fedpace.analysis.history import (
-    StageWindow,
-    client_metric_curve,
-    metric_curve,
-    similarity_curve,
-    stage_windows,
-)
-from fedpace.analysis.interval import Interval, anytime_interval, corrected_level, paired_interval
-from fedpace.analysis.membership import (
-    Adversary,
-    Evidence,
-    MembershipAttack,
-    adversaries,
-    attacked,
-    equal_number,
-    membership_attack,
-)
-from fedpace.analysis.report import ReportedRun, write_report
-from fedpace.analysis.show import run_overview
-from fedpace.analysis.summary import Summary, summarise
-from fedpace.analysis.sweeps import SweepPoint, sweep_figure
+from typing import TYPE_CHECKING
+
+from fedpace._lazy import on_first_use
+
+if TYPE_CHECKING:
+    from fedpace.analysis._fairness import Fairness, fairness, late_clients
+    from fedpace.analysis._style import save
+    from fedpace.analysis._tables import Side, TextTable
+    from fedpace.analysis.agreement import agreement_by_layer, chance_agreement, mean_agreement
+    from fedpace.analysis.comparison import Comparison, ComparisonRow
+    from fedpace.analysis.differences import unequal, unfair
+    from fedpace.analysis.doctor import Check, Finding, checks, diagnose
+    from fedpace.analysis.figures import (
+        labelled_points,
+        metric_and_similarity,
+        metric_and_similarity_of,
+        metric_curves,
+        seed_points,
+    )
+    from fedpace.analysis.history import (
+        StageWindow,
+        client_metric_curve,
+        metric_curve,
+        similarity_curve,
+        stage_windows,
+    )
+    from fedpace.analysis.interval import Interval, anytime_interval, corrected_level, paired_interval
+    from fedpace.analysis.membership import (
+        Adversary,
+        Evidence,
+        MembershipAttack,
+        adversaries,
+        attacked,
+        equal_number,
+        membership_attack,
+    )
+    from fedpace.analysis.report import ReportedRun, write_report
+    from fedpace.analysis.show import run_overview
+    from fedpace.analysis.summary import Summary, summarise
+    from fedpace.analysis.sweeps import SweepPoint, sweep_figure
+else:
+    __getattr__, __dir__ = on_first_use(__name__)
 
 __all__ = [
     "Adversary",

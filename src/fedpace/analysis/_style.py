@@ -13,8 +13,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from fedpace.core import ConfigError, for_figure, writing
-from fedpace.tasks import ACCURACY, Metric
+from fedpace.core import ACCURACY, ConfigError, Metric, for_figure, writing
 
 # Okabe & Ito's palette for colour-blind readers, without its yellow, which vanishes on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -32,8 +32,7 @@ from fedpace.analysis._style import (
 )
 from fedpace.analysis._tables import Side
 from fedpace.analysis.history import Curve, StageWindow, metric_curve, similarity_curve, stage_windows
-from fedpace.core import RoundRecord, for_figure
-from fedpace.tasks import ACCURACY, Metric
+from fedpace.core import ACCURACY, Metric, RoundRecord, for_figure
 
 MOST_BANDS = 5
 _KINDS = {"update": ("o", "of updates"), "gradient": ("^", "of gradients"), "probe": ("s", "of probe gradients")}

@@ -14,11 +14,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fedpace.analysis.fairness import fairness, late_clients, on_own_tests
+from fedpace.analysis._fairness import fairness, late_clients, on_own_tests
 from fedpace.analysis.history import metric_curve, stage_windows
 from fedpace.analysis.summary import Summary, summarise
-from fedpace.core import RoundRecord, Seconds, for_terminal, printable
-from fedpace.tasks import ACCURACY, Metric
+from fedpace.core import ACCURACY, Metric, RoundRecord, Seconds, for_terminal, printable
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # columns of a sparkline

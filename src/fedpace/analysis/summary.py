@@ -8,11 +8,9 @@ from math import nan
 from typing import Literal
 
 import numpy as np
-from scipy.integrate import trapezoid
 
 from fedpace.analysis.history import Curve, metric_curve, similarity_curve
-from fedpace.core import RoundRecord
-from fedpace.tasks import ACCURACY, Metric
+from fedpace.core import ACCURACY, Metric, RoundRecord
 
 Fill = Literal["none", "ffill_bfill"]
 
@@ -87,10 +85,10 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _normalised_area(curve: Curve) -> float:
-    rounds, values = list(curve), list(curve.values())
-    if len(values) < 2:
-        return _mean(values)
-    return float(trapezoid(values, rounds)) / (rounds[-1] - rounds[0])
+    if len(curve) < 2:
+        return _mean(list(curve.values()))
+    rounds, values = np.array(list(curve)), np.array(list(curve.values()))
+    return float(np.sum(np.diff(rounds) * (values[1:] + values[:-1]) / 2)) / int(rounds[-1] - rounds[0])
 
 
 def _mean_similarity(records: Sequence[RoundRecord], fill: Fill) -> float:

@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
-
-from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from fedpace.core.errors import RunFolderError
 from fedpace.core.text import one_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Durability = Literal["process", "power"]
 """What finished rounds survive: the end of the ``process``, or also a failure of the ``power``.
@@ -43,6 +42,9 @@ class Disk:
 
     def save(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
         """Write tensors into a file, from where they are: a copy of their bytes takes four times as long."""
+        from safetensors import SafetensorError  # here, because readers of a run need no torch
+        from safetensors.torch import save_file
+
         try:
             save_file(dict(tensors), path)
         except SafetensorError as error:  # it tells what the disk says in words

@@ -1,16 +1,24 @@
 """The engine: round loop, cohorts, executors, checkpoints, run folder and events."""
 
-from fedpace.engine.attackers import Attackers
-from fedpace.engine.beginning import initial_module, task_of
-from fedpace.engine.checks import check_device
-from fedpace.engine.cohort import Cohort
-from fedpace.engine.description import IRRELEVANT, read_metric, read_run
-from fedpace.engine.events import Listener
-from fedpace.engine.executors import Execution, Executor, Processes, Serial, cores, executors
-from fedpace.engine.folder import RunFolder, read_model, read_rounds
-from fedpace.engine.measuring import Measuring
-from fedpace.engine.training import Outcome, Plan, Training, one_thread, train
-from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
+from typing import TYPE_CHECKING
+
+from fedpace._lazy import on_first_use
+
+if TYPE_CHECKING:
+    from fedpace.engine.attackers import Attackers
+    from fedpace.engine.beginning import initial_module, task_of
+    from fedpace.engine.checks import check_device
+    from fedpace.engine.cohort import Cohort
+    from fedpace.engine.description import IRRELEVANT, read_metric, read_run
+    from fedpace.engine.events import Listener
+    from fedpace.engine.executors import Execution, Executor, Processes, Serial, cores
+    from fedpace.engine.folder import RunFolder
+    from fedpace.engine.measuring import Measuring
+    from fedpace.engine.reading import read_model, read_rounds
+    from fedpace.engine.training import Outcome, Plan, Training, one_thread, train
+    from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
+else:
+    __getattr__, __dir__ = on_first_use(__name__)
 
 __all__ = [
     "CLASSIFICATION",
@@ -31,7 +39,6 @@ __all__ = [
     "Worker",
     "check_device",
     "cores",
-    "executors",
     "initial_module",
     "one_thread",
     "read_metric",

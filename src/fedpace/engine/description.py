@@ -11,9 +11,8 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from fedpace.core import RunFolderError, one_line, refuse_import_paths
+from fedpace.core import ACCURACY, Metric, RunFolderError, one_line, refuse_import_paths
 from fedpace.core.records import Count
-from fedpace.tasks import ACCURACY, Metric
 
 # Settings that do not change results, so a resumed run may change them.
 IRRELEVANT = ("executor", "track", "method", "kind", "description", "tunable", "durability")

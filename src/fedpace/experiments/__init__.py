@@ -1,10 +1,17 @@
 """Experiments: config, presets, runs, comparisons and sweeps."""
 
-from fedpace.experiments.api import compare, train
-from fedpace.experiments.attack import AttackedRun, attack_membership
-from fedpace.experiments.config import RunConfig
-from fedpace.experiments.presets import load_config, preset_names
-from fedpace.experiments.run import Result, execute, federate
+from typing import TYPE_CHECKING
+
+from fedpace._lazy import on_first_use
+
+if TYPE_CHECKING:
+    from fedpace.experiments.api import compare, train
+    from fedpace.experiments.attack import AttackedRun, attack_membership
+    from fedpace.experiments.config import RunConfig
+    from fedpace.experiments.presets import load_config, preset_names
+    from fedpace.experiments.run import Result, execute, federate
+else:
+    __getattr__, __dir__ = on_first_use(__name__)
 
 __all__ = [
     "AttackedRun",

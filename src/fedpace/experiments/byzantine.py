@@ -13,13 +13,12 @@ import torch
 from fedpace.analysis import Side, TextTable
 from fedpace.attacks import Attack
 from fedpace.client.evaluation import BATCH
-from fedpace.core import call
+from fedpace.core import Metric, call
 from fedpace.data import Shard
 from fedpace.engine import task_of
 from fedpace.experiments.attack import restored
 from fedpace.experiments.config import RunConfig, read_config
 from fedpace.experiments.run import Result
-from fedpace.tasks import Metric
 
 NOBODY = "no attack"
 

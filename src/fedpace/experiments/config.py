@@ -24,7 +24,8 @@ from fedpace.core import (
     refuse_import_paths,
 )
 from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts
-from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes, executors
+from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes
+from fedpace.engine.executors import executors
 from fedpace.experiments.tunable import Range, Tunable
 from fedpace.methods import LocalSGD, Method, Scaffold, methods
 from fedpace.models import ModelConfig, parse_model

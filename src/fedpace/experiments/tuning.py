@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fedpace.analysis import Side, TextTable, summarise
-from fedpace.core import ClientError, ConfigError, RoundRecord, for_terminal, slug, write_text
+from fedpace.core import ACCURACY, ClientError, ConfigError, Metric, RoundRecord, for_terminal, slug, write_text
 from fedpace.data import Data, Federation
 from fedpace.engine import Listener, read_rounds, task_of
 from fedpace.experiments.batch import Job, at_once, check_jobs, on_one_core, plan_jobs
@@ -25,7 +25,6 @@ from fedpace.experiments.parallel import Work, forks, named, side_by_side
 from fedpace.experiments.progress import progress_bars
 from fedpace.experiments.run import Model, Result, execute, federate
 from fedpace.experiments.tunable import Range, own_value
-from fedpace.tasks import ACCURACY, Metric
 
 if TYPE_CHECKING:  # optuna is slow to import: it is imported where something is tuned
     import optuna

@@ -11,7 +11,8 @@ from pydantic import Field, field_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedpace.tasks._task import ACCURACY, Metric, Sums, Task, tasks
+from fedpace.core import ACCURACY, Metric
+from fedpace.tasks._task import Sums, Task, tasks
 
 
 @tasks.register("classification")

@@ -8,7 +8,8 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedpace.tasks._task import Metric, Sums, Task, tasks
+from fedpace.core import Metric
+from fedpace.tasks._task import Sums, Task, tasks
 from fedpace.tasks.classification import describe
 
 

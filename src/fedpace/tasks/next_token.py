@@ -9,7 +9,8 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedpace.tasks._task import ACCURACY, Metric, Sums, Task, tasks
+from fedpace.core import ACCURACY, Metric
+from fedpace.tasks._task import Sums, Task, tasks
 from fedpace.tasks.classification import describe
 
 PADDING = -100  # a target that does not count: torch's default

@@ -12,8 +12,7 @@ from typing import Any
 
 from fedpace.analysis._style import line_style
 from fedpace.analysis._tables import Side, TextTable
-from fedpace.core import for_html
-from fedpace.tasks import Metric
+from fedpace.core import Metric, for_html
 
 Figure = dict[str, Any]
 """What plotly.js draws: data and layout, as plain values. Tests check it against plotly's schema."""

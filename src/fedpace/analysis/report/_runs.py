@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedpace.analysis.history import Curve
-from fedpace.core import RoundRecord
-from fedpace.tasks import ACCURACY, Metric
+from fedpace.core import ACCURACY, Metric, RoundRecord
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from math import isnan
 
-from fedpace.analysis.fairness import mean_fairness
+from fedpace.analysis._fairness import mean_fairness
 from fedpace.analysis.history import Curve
 from fedpace.analysis.report._html import (
     NUMBERS,
@@ -24,8 +24,7 @@ from fedpace.analysis.report._html import (
     value_format,
 )
 from fedpace.analysis.report._runs import Methods, metric_of, thinned
-from fedpace.core import RoundRecord
-from fedpace.tasks import Metric
+from fedpace.core import Metric, RoundRecord
 
 _LINES = 10  # clients up to which each one is a line; more are rows of a heat map
 _ROWS = 200  # clients of a heat map; of more, evenly spaced ones are shown

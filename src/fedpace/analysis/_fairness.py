@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpace.core import RoundRecord
-from fedpace.tasks import ACCURACY, Metric
+from fedpace.core import ACCURACY, Metric, RoundRecord
 
 
 @dataclass(frozen=True)
