@@ -1,6 +1,7 @@
 import numpy as np
 
 from fedpace.data import load
+from fedpace.data.sources.digits import grey_digits
 
 
 def test_digits_are_split_by_class_the_same_way_every_time():
@@ -19,6 +20,14 @@ def test_digits_do_not_share_examples_between_train_and_test():
 
     original = np.rint(load_digits().data * 255 / 16)
     assert np.array_equal(np.sort(everything.sum(axis=1)), np.sort(original.sum(axis=1)))
+
+
+def test_digits_are_those_that_scikit_learn_loads():
+    from sklearn.datasets import load_digits
+
+    images, labels = grey_digits()
+    assert np.array_equal(images[..., 0], np.rint(load_digits().images * 255 / 16))
+    assert np.array_equal(labels, load_digits().target)
 
 
 def test_domains_differ_visibly_and_are_of_equal_size():
