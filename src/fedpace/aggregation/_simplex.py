@@ -13,8 +13,6 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dgesv
-from scipy.optimize import minimize
 
 from fedpace.aggregation._gram import NOISE
 
@@ -141,6 +139,8 @@ class _Dual:
 
     def polish(self, x: Vector) -> Vector:
         """Where ∇F = μ · prices for the clients that take part in x: a quadratic equation for μ. Or x, if nowhere."""
+        from scipy.linalg.lapack import dgesv  # here, because few rules need SciPy, and it is slow to import
+
         (some,) = (x > NOISE * x.max()).nonzero()
         while len(some):
             # take and LAPACK itself, because indices and NumPy's solve take three times as long
@@ -185,6 +185,8 @@ def _fista(problem: _Dual, gap: float, iterations: int = 200) -> tuple[Vector, f
 
 def _scipy(objective: Callable[[Vector], Any], start: Vector, prices: Vector, **options: Any) -> Vector:
     """SLSQP over x ≥ 0 with ⟨prices, x⟩ = 1."""
+    from scipy.optimize import minimize
+
     whole = {"type": "eq", "fun": lambda x: 1 - prices @ x}
     bounds = [(0, 1 / price) for price in prices]
     with catch_warnings():

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite, isnan, nan
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from matplotlib.figure import Figure
 from rich.table import Table
 
+from fedpace.analysis._fairness import Fairness, mean_fairness
 from fedpace.analysis._tables import Side, TextTable
-from fedpace.analysis.fairness import Fairness, mean_fairness
-from fedpace.analysis.figures import metric_curves, seed_points
 from fedpace.analysis.interval import Interval, anytime_interval, corrected_level, paired_interval
 from fedpace.analysis.summary import Summary
-from fedpace.core import ConfigError, RoundRecord, did_you_mean
-from fedpace.tasks import ACCURACY
-from fedpace.tasks import Metric as Headline
+from fedpace.core import ACCURACY, ConfigError, RoundRecord, did_you_mean
+from fedpace.core import Metric as Headline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Metric = Literal["final", "best", "last10", "auc"]
 
@@ -221,6 +221,8 @@ class Comparison:
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Curves if histories were given, otherwise every seed's value as a point; saved if ``path`` is."""
+        from fedpace.analysis.figures import metric_curves, seed_points  # here, because matplotlib is slow to import
+
         if self._records is not None:
             curves = {method: list(by_seed.values()) for method, by_seed in self._records.items()}
             return metric_curves(curves, path, metric=self.headline)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import inf, nan, sqrt
 
 import numpy as np
-from scipy.special import stdtrit  # scipy.stats takes a second to import
 
 from fedpace.core import ConfigError
 
@@ -41,6 +40,8 @@ def paired_interval(differences: Sequence[float], level: float = 0.95) -> Interv
     >>> paired_interval([0.01])
     Interval(mean=0.01, low=nan, high=nan)
     """
+    from scipy.special import stdtrit  # here, because SciPy is slow to import; scipy.stats takes a second
+
     _check_level(level)
     if len(differences) < 2:
         return Interval(float(np.mean(differences)) if len(differences) else nan, nan, nan)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from rich.table import Table
 from rich.text import Text
 
@@ -114,6 +113,8 @@ def save_counts_figure(federation: Federation, path: str | Path) -> None:
 
     Of more clients than the figure has columns, evenly spaced ones are drawn.
     """
+    from matplotlib.figure import Figure  # here, because it is slow to import
+
     path = _picture_path(path)
     clients, shown = len(federation), evenly(len(federation), MOST_DRAWN)
     counts = counts_of(federation, shown).T
@@ -142,6 +143,8 @@ def save_examples_figure(federation: Federation, path: str | Path) -> None:
 
     Shown is the first image of a class that a client holds (of very many clients and classes, evenly spaced ones).
     """
+    from matplotlib.figure import Figure
+
     path = _picture_path(path)
     inputs, shape = federation.test.pool.inputs, federation.shape
     if isinstance(inputs, Mapping) or inputs.dtype != np.uint8 or isinstance(shape, dict) or shape[0] not in (1, 3):

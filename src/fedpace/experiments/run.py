@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
 from rich.console import Console
 from torch import nn
 
-from fedpace.analysis import Summary, metric_and_similarity, run_overview, summarise
+from fedpace.analysis import Summary, run_overview, summarise
 from fedpace.core import ConfigError, RoundRecord, refuse_links
 from fedpace.data import Data, Federation, load
 from fedpace.engine import (
@@ -31,6 +30,9 @@ from fedpace.experiments.config import RunConfig
 from fedpace.experiments.tracking import trackers
 from fedpace.models import Model as Model
 from fedpace.tasks import ACCURACY, Metric, Task
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WRITTEN = (
     ".lock",
@@ -86,6 +88,8 @@ class Result:
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """The metric and similarity over the rounds."""
+        from fedpace.analysis import metric_and_similarity  # here, because matplotlib is slow to import
+
         return metric_and_similarity(self.records, path, metric=self.metric)
 
     def _console(self) -> Console:

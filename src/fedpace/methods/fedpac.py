@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.optimize import nnls
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -174,6 +173,8 @@ def _minimum(form: Matrix) -> Matrix:
     Up to its length that is the β ≥ 0 with the least βᵀPβ + (Σβ − 1)²: of all tα, for a fixed α, the best has the
     value f / (1 + f) with f = αᵀPα.
     """
+    from scipy.optimize import nnls  # here, because no other method needs SciPy, and it is slow to import
+
     size = len(form)
     scale = np.trace(form) / size or 1.0
     root = np.linalg.cholesky(form / scale + _RIDGE * np.eye(size)).T

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.special import gammaincc, gammainccinv
 
 from fedpace.core import PartitionError
 from fedpace.data.examples import Examples
@@ -41,6 +40,8 @@ class Quantity(ClientsPartition):
         reach its mean. Then no gamma below ``floor`` can be enough, and drawing only from above it changes nothing but
         the number of futile draws: for 100 clients of CIFAR-10 and β = 0.5, one plain draw in 200,000 is accepted.
         """
+        from scipy.special import gammaincc, gammainccinv  # here, because SciPy is slow to import
+
         enough = self.min_size / examples
         mean = self.clients * self.beta
         floor = enough * mean
