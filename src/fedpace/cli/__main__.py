@@ -1,0 +1,5 @@
+"""``python -m fedpace.cli``."""
+
+from fedpace.cli import main
+
+main()

@@ -1,0 +1,89 @@
+"""Train one method."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from fedpace.cli.options import (
+    Alpha,
+    AsJson,
+    Clients,
+    DataName,
+    Model,
+    Partition,
+    Rounds,
+    Set,
+    Trust,
+    given_partition,
+    given_settings,
+)
+from fedpace.cli.printing import err_console, out_console, print_files, print_json
+from fedpace.core import for_terminal, slug
+
+if TYPE_CHECKING:
+    from fedpace.experiments.engines import Engine
+
+
+class EngineOption(StrEnum):
+    """Where a run's clients live."""
+
+    local = "local"
+    flower_inprocess = "flower-inprocess"
+    flower_simulation = "flower-simulation"
+    flower_deployment = "flower-deployment"
+
+
+def run(
+    preset: Annotated[str, typer.Argument(help="Name of a preset (see 'fedpace list presets') or a TOML file.")],
+    set_: Set = None,
+    data: DataName = None,
+    partition: Partition = None,
+    alpha: Alpha = None,
+    clients: Clients = None,
+    model: Model = None,
+    rounds: Rounds = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of data partition, initial model and training.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/PRESET-DATA-seedN.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    engine: Annotated[EngineOption, typer.Option(help="Our own engine, or Flower.")] = EngineOption.local,
+    superlink: Annotated[str, typer.Option(help="flower-deployment: a connection of the flwr command.")] = "local",
+    timeout: Annotated[float, typer.Option(min=1, help="flower-deployment: seconds to wait for a node.")] = 600,
+    trust: Trust = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train one method."""
+    from fedpace.experiments import load_config
+    from fedpace.experiments.engines import run_on
+    from fedpace.experiments.progress import RunProgress
+
+    overrides = given_settings(set_, data, model, rounds, given_partition(partition, alpha, clients), seed)
+    config = load_config(preset, overrides)
+    seed = config.seed
+    folder = out or Path("runs") / f"{slug(config.method)}-{slug(Path(config.data.source).stem)}-seed{seed}"
+    with RunProgress(err_console) as progress:
+        if engine is EngineOption.flower_deployment:
+            from fedpace.experiments.deployment import deploy
+
+            settings = {**overrides, "seed": seed}
+            result = deploy(
+                config, preset, settings, superlink, folder, resume=resume, timeout=timeout, listeners=[progress]
+            )
+        else:
+            result = run_on(cast("Engine", engine.value), config, out=folder, resume=resume, listeners=[progress])
+    if as_json:
+        print_json({"folder": str(folder), "summary": result.summary, "warnings": result.warnings})
+        return
+    plot = folder / "curves.png"
+    result.plot(plot)
+    summary, metric = result.summary, result.metric
+    values = {"final": summary.final, "best": summary.best, "last ten": summary.last10}
+    said = ", ".join(f"{name} {metric.text(value)}" for name, value in values.items())
+    similarity = "" if isnan(summary.similarity) else f", mean similarity {summary.similarity:+.3f}"
+    what = for_terminal(f"{config.method} on {config.data.source}, seed {seed}")
+    out_console.print(f"{what}: {metric.name} {said}, AUC {summary.auc:.3f}{similarity}", highlight=False)
+    print_files(runs=[folder], wrote=[plot])
