@@ -4,7 +4,7 @@ from fedpace.aggregation import rules
 from fedpace.data import augmentations, partitions, shifts, sources
 from fedpace.experiments import load_config, preset_names
 from fedpace.experiments.catalogue import catalogue
-from fedpace.experiments.reproduction import reproduction_names
+from fedpace.experiments.toml_files import reproduction_names
 from fedpace.models import models
 from fedpace.server import clippings, optimizers
 from fedpace.tasks import tasks

@@ -4,7 +4,7 @@ from fedpace.aggregation import Harmonised, Masked, Mean
 from fedpace.core import ConfigError
 from fedpace.data import Iid
 from fedpace.experiments import RunConfig, load_config, preset_names
-from fedpace.experiments.presets import parse_overrides, parse_value
+from fedpace.experiments.overrides import parse_overrides, parse_value
 
 
 @pytest.mark.parametrize("name", preset_names())

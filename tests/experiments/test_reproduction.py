@@ -16,7 +16,8 @@ from fedpace.experiments.evidence_page import page, tables
 from fedpace.experiments.metrics import measure
 from fedpace.experiments.pictures import draw
 from fedpace.experiments.reproduce import reproduce
-from fedpace.experiments.reproduction import load_reproduction, reproduction_names
+from fedpace.experiments.reproduction import load_reproduction
+from fedpace.experiments.toml_files import reproduction_names
 
 from .helpers import fast_config, measured
 

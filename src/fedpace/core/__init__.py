@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         PartitionError,
         RunFolderError,
         did_you_mean,
+        same_name,
     )
     from fedpace.core.files import (
         Disk,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from fedpace.core.seeds import Randomness, derive, numpy_stream, seed_of, torch_stream
     from fedpace.core.server_side import ServerSide
     from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
-    from fedpace.core.text import for_figure, for_html, for_markdown, for_terminal, one_line, printable, slug
+    from fedpace.core.text import for_figure, for_html, for_markdown, for_terminal, one_line, printable, shown, slug
     from fedpace.core.trust import is_import_path, refuse_import_paths, refuse_links, trusted_files
     from fedpace.core.update import Tensors, Update, with_prefix
     from fedpace.core.weights import Weights, weight_of
@@ -111,8 +112,10 @@ __all__ = [
     "printable",
     "refuse_import_paths",
     "refuse_links",
+    "same_name",
     "scalings",
     "seed_of",
+    "shown",
     "sketch",
     "slug",
     "torch_stream",

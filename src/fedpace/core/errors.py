@@ -41,6 +41,15 @@ class RunFolderError(FedpaceError):
     """A run folder that holds something else, is damaged, or cannot be written."""
 
 
+def same_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is meant: whoever types it need not remember where it has hyphens and where underscores.
+
+    >>> same_name("and_mask", ["and-mask", "gma"]), same_name("gma-", ["and-mask", "gma"])
+    ('and-mask', None)
+    """
+    return next((each for each in known if each.replace("-", "_") == name.replace("-", "_")), None)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The tail of an error message: the nearest known name, or all of them.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import (
@@ -15,8 +17,8 @@ from pydantic import (
     model_serializer,
 )
 
-from fedpace.core.errors import ConfigError, did_you_mean
-from fedpace.core.text import one_line
+from fedpace.core.errors import ConfigError, did_you_mean, same_name
+from fedpace.core.text import one_line, shown
 from fedpace.core.trust import is_import_path
 
 
@@ -74,9 +76,14 @@ class Registry(Generic[T]):
         if ":" in name:
             found: type[T] = import_path(name, self.kind)
             return found
-        if name not in self._entries:
+        return self._entries[self.known(name)]
+
+    def known(self, name: str) -> str:
+        """The name as it is registered, if it was spelled with hyphens for underscores or the reverse."""
+        found = same_name(name, self._entries)
+        if found is None:
             raise ConfigError(f"unknown {self.kind} '{name}'; {did_you_mean(name, self._entries)}")
-        return self._entries[name]
+        return found
 
 
 def parse(registry: Registry[N], value: Any, default: str | None = None) -> N:
@@ -90,7 +97,7 @@ def parse(registry: Registry[N], value: Any, default: str | None = None) -> N:
     if table is not None and default is not None:
         table.setdefault("name", default)
     if table is None or "name" not in table:
-        raise ConfigError(f"{registry.kind}: expected a name or a table with 'name', found {value!r}")
+        raise ConfigError(f"{registry.kind}: expected a name or a table with 'name', found {shown(value)}")
     name = str(table.pop("name"))
     cls = registry.get(name)
     if not (isinstance(cls, type) and issubclass(cls, registry.base)):
@@ -112,7 +119,7 @@ def first_error(cls: type[BaseModel], error: ValidationError) -> str:
     path = [str(part) for part in detail["loc"]]
     if detail["type"] == "extra_forbidden":
         return f"unknown key '{'.'.join(path)}'; {did_you_mean(path[-1], _fields_at(cls, path[:-1]))}"
-    found = "" if detail["type"] == "missing" else f", found {detail['input']!r}"
+    found = "" if detail["type"] == "missing" else f", found {shown(detail['input'])}"
     message = detail["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     return f"{'.'.join(path)}: {message}{found}" if path else message
@@ -129,10 +136,16 @@ def _fields_at(cls: type[BaseModel], path: list[str]) -> list[str]:
 
 
 def import_path(path: str, kind: str) -> Any:
-    """Import ``package.module:attribute``. Of paths from files, :mod:`fedpace.core.trust` says which come this far."""
+    """Import ``package.module:attribute``. Of paths from files, :mod:`fedpace.core.trust` says which come this far.
+
+    As where Python runs a script, modules in the current folder are found, and found first.
+    """
     if not is_import_path(path):
         raise ConfigError(f"{kind} '{path}': cannot be imported (expected package.module:Name)")
     module, _, attribute = path.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     try:
         found: Any = import_module(module)
         for part in attribute.split("."):

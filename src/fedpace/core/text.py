@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import html
 import re
+from reprlib import Repr
+from typing import Any
 
 from rich.markup import escape
 
@@ -28,10 +30,52 @@ def printable(text: object) -> str:
 def one_line(text: object) -> str:
     r"""A text, or what an error says, as one printable line; an error that says nothing is named.
 
+    Frames of a stack and arrays of several lines, which errors of other libraries hold, are left out.
+
     >>> one_line("two\n  lines"), one_line(KeyError())
     ('two lines', 'KeyError')
+    >>> one_line("not equal: [[1. 2.]\n [3. 4.]]\nframe #0: f() + 0x7 (libc10.so)")
+    'not equal: […]'
     """
-    return printable(" ".join(str(text).split())) or (type(text).__name__ if isinstance(text, BaseException) else "")
+    said = str(text)
+    said = _without_blocks(said) if "\n" in said else said
+    return printable(" ".join(said.split())) or (type(text).__name__ if isinstance(text, BaseException) else "")
+
+
+_SEARCHED = 2_000  # characters: whoever writes a text may make it long
+_FRAMES = re.compile(
+    r"^[ \t]*(Traceback \(most recent call last\):|Exception raised from .*|frame #\d+:.*"
+    r'|File ".*", line \d+.*(\n[ \t]{4,}.*)?)$',
+    re.MULTILINE,
+)
+_NUMBERS = re.compile(r"\[[-+\d\s.,…einfa\[\]]+\]")
+
+
+def _without_blocks(text: str) -> str:
+    head = _FRAMES.sub("", text[:_SEARCHED])
+    return _NUMBERS.sub(lambda found: "[…]" if "\n" in found[0] else found[0], head) + text[_SEARCHED:]
+
+
+class _Short(Repr):
+    """What is long is cut short, and an array is its shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = LONGEST_NAME
+
+    def repr_ndarray(self, array: Any, level: int) -> str:
+        return f"{type(array).__name__} of shape {tuple(array.shape)}"
+
+    repr_Tensor = repr_Parameter = repr_DataFrame = repr_Series = repr_ndarray  # noqa: N815  # names of their types
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it.
+
+    >>> shown("ten"), shown([*range(1000)])
+    ("'ten'", '[0, 1, 2, 3, 4, 5, ...]')
+    """
+    return _Short().repr(value)
 
 
 def for_terminal(text: object) -> str:

@@ -15,7 +15,8 @@ from fedpace.analysis import Comparison
 from fedpace.core import ConfigError
 from fedpace.data import Data, Federation, Loadable, Partition, Partitioned, load
 from fedpace.experiments.batch import Job, plan_jobs, run_batch, unfair_jobs
-from fedpace.experiments.presets import joined, load_config
+from fedpace.experiments.overrides import joined
+from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import RunProgress
 from fedpace.experiments.run import Model, Result, execute
 from fedpace.experiments.sequential import Sequential, UntilDecided

@@ -1,44 +1,62 @@
-"""What can be named in a config, each with one line about it."""
+"""What can be named in a config, each with one line about it.
+
+The classes of registries are looked up in their source: to import them would mean to wait for torch.
+"""
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
+import ast
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from inspect import cleandoc
 
-from fedpace.aggregation import rules
-from fedpace.attacks import attacks
-from fedpace.core import Registry
-from fedpace.data import augmentations, partitions, shifts, sources
-from fedpace.experiments.presets import load_config, preset_names
-from fedpace.experiments.reproduction import load_reproduction, reproduction_names
-from fedpace.models import models
-from fedpace.server import clippings, optimizers
-from fedpace.tasks import tasks
+from fedpace.experiments.preset_tables import preset_names, read_preset
+from fedpace.experiments.toml_files import read_reproduction, reproduction_names
+
+# Where the classes of a registry are, and what the registry is called there.
+_REGISTRIES = {
+    "data": ("data/sources", "sources"),
+    "models": ("models", "models"),
+    "partitions": ("data/partitions", "partitions"),
+    "shifts": ("data/shifts", "shifts"),
+    "augmentations": ("data/augmentations", "augmentations"),
+    "attacks": ("attacks", "attacks"),
+    "clippings": ("server/clipping", "clippings"),
+    "rules": ("aggregation", "rules"),
+    "optimizers": ("server/optimizers", "optimizers"),
+    "tasks": ("tasks", "tasks"),
+}
 
 
 def catalogue(kind: str) -> dict[str, str]:
     """Name → description of everything of a kind."""
     if kind in ("methods", "presets"):
-        configs = {name: load_config(name) for name in preset_names()}
-        chosen = {n: c for n, c in configs.items() if kind == "presets" or c.kind == "method"}
-        return {name: config.description for name, config in chosen.items()}
+        tables = {name: read_preset(name) for name in preset_names()}
+        chosen = {name: table for name, table in tables.items() if kind == "presets" or table["kind"] == "method"}
+        return {name: table["description"] for name, table in chosen.items()}
     if kind == "reproductions":
-        return {name: load_reproduction(name).title for name in reproduction_names()}
-    registries: dict[str, Registry[Any]] = {
-        "data": sources,
-        "models": models,
-        "partitions": partitions,
-        "shifts": shifts,
-        "augmentations": augmentations,
-        "attacks": attacks,
-        "clippings": clippings,
-        "rules": rules,
-        "optimizers": optimizers,
-        "tasks": tasks,
-    }
-    registry = registries[kind]
-    return {name: _first_line(registry.get(name)) for name in registry.names()}
+        return {name: read_reproduction(name)["title"] for name in reproduction_names()}
+    folder, registry = _REGISTRIES[kind]
+    return dict(sorted(_registered(files("fedpace") / folder, registry)))
 
 
-def _first_line(cls: type) -> str:
-    return (inspect.getdoc(cls) or "").partition("\n")[0]
+def _registered(folder: Traversable, registry: str) -> Iterator[tuple[str, str]]:
+    """Name and first line of the docstring of each class below ``@registry.register(name)``."""
+    for file in folder.iterdir():
+        source = file.read_text(encoding="utf-8") if file.name.endswith(".py") else ""
+        if f"@{registry}.register(" not in source:
+            continue
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                for name in filter(None, (_name(decorator, registry) for decorator in node.decorator_list)):
+                    yield name, cleandoc(ast.get_docstring(node) or "").partition("\n")[0]
+
+
+def _name(decorator: ast.expr, registry: str) -> str | None:
+    match decorator:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=found), attr="register"), args=[ast.Constant(value=str(name))]
+        ) if found == registry:
+            return name
+    return None

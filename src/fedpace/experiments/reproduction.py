@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from importlib.resources import files
 from itertools import product
 from math import isnan
 from pathlib import Path
@@ -15,13 +13,12 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from fedpace.core import ConfigError, Settings, did_you_mean, first_error
+from fedpace.core import ConfigError, Settings, first_error
 from fedpace.experiments.batch import Job
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.presets import load_config
+from fedpace.experiments.toml_files import REPRODUCTIONS, read_reproduction
 from fedpace.experiments.tuning import TUNING_SEEDS, Candidate
-
-_FOLDER = files("fedpace.experiments") / "reproductions"
 
 ScaleName = Literal["smoke", "quick", "full"]
 Metric = Literal[
@@ -179,16 +176,10 @@ class CaseJob(Job):
     case: str
 
 
-def reproduction_names() -> list[str]:
-    """Names of all tables and figures that can be reproduced."""
-    return sorted(entry.name.removesuffix(".toml") for entry in _FOLDER.iterdir() if entry.name.endswith(".toml"))
-
-
 def load_reproduction(name: str) -> Reproduction:
     """A table or figure by name."""
-    if name not in reproduction_names():
-        raise ConfigError(f"unknown reproduction '{name}'; {did_you_mean(name, reproduction_names())}")
-    table = _read(name)
+    name = REPRODUCTIONS.known(name)
+    table = read_reproduction(name)
     if "factors" in table:
         factors = [options for options in table.pop("factors").values() if options]  # a child drops one by emptying it
         table["methods"] = {**table.get("methods", {}), **_rows(factors, table.pop("published", {}))}
@@ -196,17 +187,6 @@ def load_reproduction(name: str) -> Reproduction:
         return Reproduction(name=name, **table)
     except ValidationError as error:
         raise ConfigError(f"{name}: {first_error(Reproduction, error)}") from None
-
-
-def _read(name: str) -> dict[str, Any]:
-    """The table of a file; its keys replace those of the one that it ``extends``, whole or, of some, part by part."""
-    table = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-    parent = table.pop("extends", None)
-    if parent is None:
-        return table
-    below = _read(parent)
-    in_parts = [key for key in ("settings", "factors", "scales") if key in below and key in table]
-    return {**below, **table, **{key: {**below[key], **table[key]} for key in in_parts}}
 
 
 def _rows(factors: Sequence[dict[str, Any]], published: Mapping[str, Mapping[str, list[float]]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedpace.core import ConfigError
 from fedpace.experiments.batch import Job, plan_jobs
-from fedpace.experiments.presets import joined, parse_value
+from fedpace.experiments.overrides import joined, parse_value
 
 
 def sweep_jobs(

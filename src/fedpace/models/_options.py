@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import JsonValue, TypeAdapter, ValidationError, model_serializer, model_validator
 from torch import nn
 
-from fedpace.core import ConfigError, Settings, did_you_mean, first_error
+from fedpace.core import ConfigError, Settings, did_you_mean, first_error, shown
 from fedpace.models._model import models
 from fedpace.models.adapter import Adapter
 
@@ -58,7 +58,7 @@ class ModelConfig(Settings):
         other_class = isinstance(found, type) and not issubclass(found, nn.Module)
         if other_class or not callable(found):
             raise ConfigError(
-                f"model '{self.name}': expected a torch.nn.Module or a function that makes one, found {found!r}"
+                f"model '{self.name}': expected a torch.nn.Module or a function that makes one, found {shown(found)}"
             )
         return found
 
@@ -72,7 +72,7 @@ def _check_value(name: str, option: str, value: JsonValue, annotation: Any) -> N
         TypeAdapter(annotation).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         detail = error.errors()[0]["msg"]
-        raise ConfigError(f"model '{name}': {option}: {detail[:1].lower()}{detail[1:]}, found {value!r}") from None
+        raise ConfigError(f"model '{name}': {option}: {detail[:1].lower()}{detail[1:]}, found {shown(value)}") from None
 
 
 def parse_model(value: Any, default: str | None = None) -> str | ModelConfig:
@@ -88,7 +88,7 @@ def parse_model(value: Any, default: str | None = None) -> str | ModelConfig:
         return value
     table = value.model_dump() if isinstance(value, ModelConfig) else value
     if not isinstance(table, Mapping) or table.get("name", default) is None:
-        raise ConfigError(f"model: expected a name or a table with 'name', found {value!r}")
+        raise ConfigError(f"model: expected a name or a table with 'name', found {shown(value)}")
     other = {key: table[key] for key in _OTHER if table.get(key) is not None}
     options = {key: value for key, value in table.items() if key not in ("name", *_OTHER)}
     try:

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from fedpace.core import FedpaceError, Inputs, ModelError, call
+from fedpace.core import FedpaceError, Inputs, ModelError, call, one_line
 
 Shape = tuple[int, ...] | Mapping[str, tuple[int, ...]]
 """The shape of an example; of several inputs, the shape of each by name."""
@@ -99,4 +99,4 @@ def shapes(shape: Shape) -> str:
 
 def reason(error: Exception) -> str:
     """What an error says, with its type where the text alone may be only a key."""
-    return str(error) if isinstance(error, FedpaceError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, FedpaceError) else f"{type(error).__name__}: {one_line(error)}"
