@@ -1,6 +1,10 @@
+import inspect
+
 import pytest
 
 from fedpace.aggregation import rules
+from fedpace.attacks import attacks
+from fedpace.core import without_markup
 from fedpace.data import augmentations, partitions, shifts, sources
 from fedpace.experiments import load_config, preset_names
 from fedpace.experiments.catalogue import catalogue
@@ -33,6 +37,26 @@ def test_everything_that_can_be_named_is_described_in_one_line(kind, names):
     for name, text in entries.items():
         assert len(text) > 20, name
         assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "registry"),
+    [
+        ("data", sources),
+        ("models", models),
+        ("partitions", partitions),
+        ("shifts", shifts),
+        ("augmentations", augmentations),
+        ("attacks", attacks),
+        ("rules", rules),
+        ("optimizers", optimizers),
+        ("clippings", clippings),
+        ("tasks", tasks),
+    ],
+)
+def test_what_stands_in_the_source_is_what_is_registered(kind, registry):
+    docs = {name: (inspect.getdoc(registry.get(name)) or "").partition("\n")[0] for name in registry.names()}
+    assert catalogue(kind) == {name: without_markup(text) for name, text in docs.items()}
 
 
 def test_ablations_are_presets_but_no_methods():

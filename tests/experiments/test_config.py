@@ -5,7 +5,8 @@ import pytest
 from fedpace.aggregation import Dampened
 from fedpace.core import ConfigError
 from fedpace.experiments import load_config
-from fedpace.experiments.config import RunConfig, parse_config
+from fedpace.experiments.config import RunConfig
+from fedpace.experiments.parsing import parse_config
 from fedpace.models import ModelConfig
 
 

@@ -9,7 +9,8 @@ from safetensors.torch import load, save
 
 from fedpace.aggregation import AndMask, Dampened, Masked, Mean
 from fedpace.core import ConfigError, parse
-from fedpace.experiments.config import RunConfig, parse_config
+from fedpace.experiments.config import RunConfig
+from fedpace.experiments.parsing import parse_config
 from fedpace.server import Schedule, ServerSGD, optimizers
 from fedpace.server.optimizers import Adaptive, ServerAdagrad, ServerAdam, ServerYogi
 from tests.stages import stage_with

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         membership_attack,
     )
     from fedpace.analysis.report import ReportedRun, write_report
-    from fedpace.analysis.show import run_overview
+    from fedpace.analysis.show import Rows, duration, panels, run_overview, stage_rows
     from fedpace.analysis.summary import Summary, summarise
     from fedpace.analysis.sweeps import SweepPoint, sweep_figure
 else:
@@ -54,6 +54,7 @@ __all__ = [
     "Interval",
     "MembershipAttack",
     "ReportedRun",
+    "Rows",
     "Side",
     "StageWindow",
     "Summary",
@@ -68,6 +69,7 @@ __all__ = [
     "client_metric_curve",
     "corrected_level",
     "diagnose",
+    "duration",
     "equal_number",
     "fairness",
     "labelled_points",
@@ -79,10 +81,12 @@ __all__ = [
     "metric_curve",
     "metric_curves",
     "paired_interval",
+    "panels",
     "run_overview",
     "save",
     "seed_points",
     "similarity_curve",
+    "stage_rows",
     "stage_windows",
     "summarise",
     "sweep_figure",

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedpace.analysis._fairness import fairness, late_clients, on_own_tests
-from fedpace.analysis.history import metric_curve, stage_windows
+from fedpace.analysis.history import StageWindow, metric_curve, stage_windows
 from fedpace.analysis.summary import Summary, summarise
 from fedpace.core import ACCURACY, Metric, RoundRecord, Seconds, for_terminal, printable
 
@@ -33,7 +33,7 @@ def run_overview(run: Mapping[str, Any], records: Sequence[RoundRecord], metric:
             *_measured(summary, records, metric),
             *_over_clients(run, records, metric),
         ],
-        "Stages": _stages(run.get("config") or {}, records),
+        "Stages": stage_rows(run.get("config") or {}, stage_windows(records)),
         "Conflict": _conflict(summary, records),
         "Dropped clients": dropped_clients(records),
         "Bounds": bounded_clients(records),
@@ -42,10 +42,15 @@ def run_overview(run: Mapping[str, Any], records: Sequence[RoundRecord], metric:
         "Cost": _cost(summary, records),
         "Warnings": [("", str(warning)) for warning in run.get("warnings") or ()],
     }
-    return Group(*(_panel(title, rows) for title, rows in sections.items() if rows))
+    return panels(sections)
 
 
 Rows = list[tuple[str, str]]
+
+
+def panels(sections: Mapping[str, Rows]) -> Group:
+    """A box with a title for each section that has rows: names, and what there is to say of them."""
+    return Group(*(_panel(title, rows) for title, rows in sections.items() if rows))
 
 
 def _panel(title: str, rows: Rows) -> Panel:
@@ -76,8 +81,8 @@ def _describe(value: Any) -> str:
     return str(value)
 
 
-def _stages(config: Mapping[str, Any], records: Sequence[RoundRecord]) -> Rows:
-    """When each stage was, and what it does."""
+def stage_rows(config: Mapping[str, Any], windows: Sequence[StageWindow]) -> Rows:
+    """When each stage is, and what it does."""
     paced = bool((config.get("dampen") or {}).get("pace"))
     training = "local steps paced by agreement" if paced else "training"
     meanings = {
@@ -88,7 +93,7 @@ def _stages(config: Mapping[str, Any], records: Sequence[RoundRecord]) -> Rows:
     }
     return [
         (w.stage, f"rounds {_window(w.first, w.last)}" + (f": {meanings[w.stage]}" if w.stage in meanings else ""))
-        for w in stage_windows(records)
+        for w in windows
     ]
 
 

@@ -25,7 +25,10 @@ def attack_membership(
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tell from a model's outputs what it was trained on: how much does it give away of its clients' data?"""
+    """Tell from a model's outputs what it was trained on: how much does it give away of its clients' data?
+
+    RUN… are folders of finished runs.
+    """
     from fedpace.experiments.attack import attack_membership, attack_table, chosen_adversaries
 
     by = chosen_adversaries(attack or ["logits", "loss"], shadows)
@@ -45,7 +48,10 @@ def attack_byzantine(
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare what rules bear: runs with attackers (--set attackers=0.2 --set attack=sign_flip) and without."""
+    """Compare what rules bear: runs with attackers (--set attackers=0.2 --set attack=sign_flip) and without.
+
+    RUN… are folders of finished runs.
+    """
     from fedpace.experiments.byzantine import byzantine_tables, read_attacked
 
     runs = [read_attacked(folder) for folder in folders]

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from fedpace import __version__
 from fedpace.cli.attacking import attack_byzantine, attack_membership
 from fedpace.cli.comparing import compare, sweep
 from fedpace.cli.data import data_show
 from fedpace.cli.flower import flower_new
 from fedpace.cli.reproducing import reproduce
-from fedpace.cli.showing import list_, report, show
+from fedpace.cli.showing import config, list_, report, show
 from fedpace.cli.training import run
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fedpace {__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,11 +28,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Federated learning for clients that disagree.",
 )
+
+
+@app.callback()
+def fedpace(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
 app.command()(run)
 app.command()(compare)
 app.command()(sweep)
 app.command("list")(list_)
 app.command()(show)
+app.command()(config)
 app.command()(report)
 app.command()(reproduce)
 

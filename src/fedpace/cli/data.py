@@ -25,7 +25,10 @@ def data_show(
     out: Annotated[Path | None, typer.Option(help="Picture file (.png, .svg, .pdf).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw how many examples of each class every client holds."""
+    """Draw how many examples of each class every client holds.
+
+    SOURCE is a name ('fedpace list data'), or the path of your data.
+    """
     from fedpace.data import counts_table, save_counts_figure
     from fedpace.experiments import load_config
     from fedpace.experiments.run import federate

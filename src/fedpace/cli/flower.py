@@ -18,7 +18,7 @@ def flower_new(
     out: Annotated[Path, typer.Option(help="Run folder, on the machine of the ServerApp.")] = Path("runs/flower"),
     trust: Trust = False,
 ) -> None:
-    """Write a Flower app for a preset: 'flwr run FOLDER' starts it."""
+    """Write a Flower app for PRESET into a new FOLDER: 'flwr run FOLDER' starts it."""
     from fedpace.experiments import load_config
     from fedpace.experiments.flower_app import write_app
     from fedpace.experiments.overrides import parse_overrides

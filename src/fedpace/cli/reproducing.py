@@ -36,7 +36,10 @@ def reproduce(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run what a table or figure of a paper needs, and show the paper's numbers beside ours."""
+    """Run what a table or figure of a paper needs, and show the paper's numbers beside ours.
+
+    NAME is one of 'fedpace list reproductions'.
+    """
     from fedpace.experiments.evidence_page import tables
     from fedpace.experiments.overrides import parse_overrides
     from fedpace.experiments.reproduce import reproduce

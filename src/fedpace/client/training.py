@@ -27,10 +27,11 @@ Correction = Callable[[Tensor, Tensor], None]
 class TrainingSettings(Batches):
     """How clients train, whatever the method. Defaults are FedPACE's: Adam, two epochs of at most 100 batches of 32.
 
-    Parameters: ``optimizer``, any of ``torch.optim`` by name, with further parameters of its own in ``options``;
-    ``rate``, how the learning rate changes over the rounds; ``clip``, the largest norm of a gradient; ``accumulate``,
-    how many batches are averaged for one step; ``precision``, in which losses are computed: parameters, gradients
-    and all that is measured stay float32; ``private``, whether steps hide each example behind noise.
+    Parameters: ``optimizer``, any of ``torch.optim`` by name, with ``lr``, its learning rate, ``momentum``,
+    ``weight_decay``, and further parameters of its own in ``options``; ``rate``, how the learning rate changes over the
+    rounds; ``clip``, the largest norm of a gradient; ``accumulate``, how many batches are averaged for one step;
+    ``precision``, in which losses are computed: parameters, gradients and all that is measured stay float32;
+    ``private``, whether steps hide each example behind noise.
     """
 
     optimizer: str = "adam"

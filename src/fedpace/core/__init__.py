@@ -47,7 +47,17 @@ if TYPE_CHECKING:
     from fedpace.core.seeds import Randomness, derive, numpy_stream, seed_of, torch_stream
     from fedpace.core.server_side import ServerSide
     from fedpace.core.settings import Named, Registry, Settings, by_name, first_error, import_path, parse
-    from fedpace.core.text import for_figure, for_html, for_markdown, for_terminal, one_line, printable, shown, slug
+    from fedpace.core.text import (
+        for_figure,
+        for_html,
+        for_markdown,
+        for_terminal,
+        one_line,
+        printable,
+        shown,
+        slug,
+        without_markup,
+    )
     from fedpace.core.trust import is_import_path, refuse_import_paths, refuse_links, trusted_files
     from fedpace.core.update import Tensors, Update, with_prefix
     from fedpace.core.weights import Weights, weight_of
@@ -122,6 +132,7 @@ __all__ = [
     "trusted_files",
     "weight_of",
     "with_prefix",
+    "without_markup",
     "write_text",
     "writing",
     "written_aside",

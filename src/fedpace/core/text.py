@@ -115,6 +115,15 @@ def for_figure(text: object) -> str:
     return one_line(text).replace("$", r"\$")
 
 
+def without_markup(text: str) -> str:
+    """A line of a docstring as people read it.
+
+    >>> without_markup(":class:`ConflictFree`, whose ``c`` is 0.5")
+    'ConflictFree, whose c is 0.5'
+    """
+    return re.sub(r":\w+:`~?([^`]+)`", r"\1", text).replace("``", "")
+
+
 def slug(text: object) -> str:
     r"""A text as a file name: it stays in its folder, and is no hidden file.
 

@@ -28,7 +28,8 @@ from fedpace.client.evaluation import BATCH
 from fedpace.core import ConfigError, FedpaceError, RunFolderError, call, for_terminal, numpy_stream, parse
 from fedpace.data import Data, Federation, Shard
 from fedpace.engine import RunFolder, read_model, read_rounds, read_run, task_of
-from fedpace.experiments.config import RunConfig, read_config
+from fedpace.experiments.config import RunConfig
+from fedpace.experiments.parsing import read_config
 from fedpace.experiments.progress import progress_bars
 from fedpace.experiments.run import Model, federate, initial_model
 from fedpace.experiments.shadows import Drawn, train_shadows

@@ -17,7 +17,8 @@ from fedpace.core import Metric, call
 from fedpace.data import Shard
 from fedpace.engine import task_of
 from fedpace.experiments.attack import restored
-from fedpace.experiments.config import RunConfig, read_config
+from fedpace.experiments.config import RunConfig
+from fedpace.experiments.parsing import read_config
 from fedpace.experiments.run import Result
 
 NOBODY = "no attack"

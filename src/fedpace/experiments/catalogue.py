@@ -9,8 +9,8 @@ import ast
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from inspect import cleandoc
 
+from fedpace.core import without_markup
 from fedpace.experiments.preset_tables import preset_names, read_preset
 from fedpace.experiments.toml_files import read_reproduction, reproduction_names
 
@@ -50,7 +50,7 @@ def _registered(folder: Traversable, registry: str) -> Iterator[tuple[str, str]]
         for node in ast.parse(source).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
                 for name in filter(None, (_name(decorator, registry) for decorator in node.decorator_list)):
-                    yield name, cleandoc(ast.get_docstring(node) or "").partition("\n")[0]
+                    yield name, without_markup((ast.get_docstring(node) or "").partition("\n")[0])
 
 
 def _name(decorator: ast.expr, registry: str) -> str | None:

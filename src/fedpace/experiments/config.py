@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Annotated, Any, Literal
 
@@ -20,10 +19,9 @@ from fedpace.core import (
     Weights,
     by_name,
     devices,
-    first_error,
-    refuse_import_paths,
+    same_name,
 )
-from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts
+from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts, sources
 from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes
 from fedpace.engine.executors import executors
 from fedpace.experiments.tunable import Range, Tunable
@@ -62,6 +60,11 @@ def _found(device: Device) -> Device:
     return devices.choose(device).type if device == "auto" else device
 
 
+def _spelled(source: str) -> str:
+    """A name as it is registered; a path as it is."""
+    return same_name(source, sources.names()) or source
+
+
 class DataConfig(Settings):
     """Which data, how they are dealt to clients, and how each client sees them.
 
@@ -69,7 +72,7 @@ class DataConfig(Settings):
     ``augment`` lists augmentations of the batches that clients train on; gradients are taken of examples as they are.
     """
 
-    source: str = "digits"
+    source: Annotated[str, AfterValidator(_spelled)] = "digits"
     size: int | None = Field(None, ge=1)
     options: dict[str, str | int | float | bool | tuple[str, ...]] = Field(default_factory=dict)
     partition: SerializeAsAny[Annotated[Partition, by_name(partitions, "dirichlet")]] = Dirichlet()
@@ -78,7 +81,12 @@ class DataConfig(Settings):
 
 
 class AggregateConfig(Settings):
-    """What happens in a round outside every stage; the default is FedAvg, weighted by samples (McMahan et al.)."""
+    """What happens in a round outside every stage; the default is FedAvg, weighted by samples (McMahan et al.).
+
+    ``sends`` is what clients send: an update after local steps, or a gradient. By ``weights`` they count alike
+    (uniform), or by their numbers of examples (samples). ``mask_at`` says what a mask multiplies: the server's step
+    (post), or the update before the server's optimizer sees it (pre).
+    """
 
     sends: Literal["update", "gradient"] = "update"
     rule: AnyRule = Mean()
@@ -88,7 +96,10 @@ class AggregateConfig(Settings):
 
 
 class AnnealConfig(Annealing):
-    """Fed-GGA search at the beginning of the rounds ``first`` to ``last``, then a round as outside every stage."""
+    """Fed-GGA search at the beginning of the rounds ``first`` to ``last``, then a round as outside every stage.
+
+    A stage that is not ``enabled`` is left out.
+    """
 
     enabled: bool = True
     first: Window = 2
@@ -98,7 +109,9 @@ class AnnealConfig(Annealing):
 class ConflictConfig(Settings):
     """What dampening and pruning have in common: the agreement is taken of gradients or of pseudo-gradients.
 
-    ``lr`` is the server's step; it defaults to 0.01 on gradients (FedPACE) and to 1 on pseudo-gradients.
+    The ``source`` is what clients send. ``lr`` is the server's step; it defaults to 0.01 on gradients (FedPACE) and to
+    1 on pseudo-gradients. The stage lasts from round ``first`` to ``last``, or to the end. One that is not ``enabled``
+    is left out.
     """
 
     enabled: bool = True
@@ -137,7 +150,10 @@ class DampenConfig(ConflictConfig):
 
 
 class PruneConfig(ConflictConfig, Pruning):
-    """Dampening, and pruning of persistent conflict; conflicts are counted from this window on, or from dampening."""
+    """Dampening, and pruning of persistent conflict.
+
+    Conflicts are counted from the stage named in ``count_from`` on.
+    """
 
     first: Window = 42
     last: Window | None = None
@@ -145,7 +161,10 @@ class PruneConfig(ConflictConfig, Pruning):
 
 
 class FreezeConfig(Settings):
-    """Elimination by freezing: from round ``first`` to ``last`` the ``share`` of frozen coordinates grows evenly."""
+    """Elimination by freezing: from round ``first`` to ``last`` the ``share`` of frozen coordinates grows evenly.
+
+    A stage that is not ``enabled`` is left out.
+    """
 
     enabled: bool = True
     first: Window = 20
@@ -154,7 +173,16 @@ class FreezeConfig(Settings):
 
 
 class RunConfig(Settings):
-    """A whole run. Every field has a default, so a preset says only what is particular to it."""
+    """A whole run. Every field has a default, so a preset says only what is particular to it.
+
+    ``method`` is what tables and folders call the run, with a ``description`` in one line; ``kind`` keeps ablations out
+    of lists of methods. Clients train for so many ``rounds``; stages of a preset move along with their number. The
+    ``seed`` decides about partition, initial model and training. The ``task`` is what is learnt, by default what the
+    targets suggest. ``buffers`` says what becomes of BatchNorm statistics. ``attackers`` is the share of all clients
+    that do the ``attack`` instead of what they should. The ``device`` is auto, cpu, cuda, cuda:1 and so on, or mps.
+    ``durability`` is what finished rounds survive: the end of the process, or a failure of the power. Rounds are logged
+    live to what ``track`` lists.
+    """
 
     method: str = "fedavg"
     kind: Literal["method", "ablation"] = "method"
@@ -162,7 +190,7 @@ class RunConfig(Settings):
     rounds: int = Field(50, ge=1)
     seed: int = Field(0, ge=0)
     data: DataConfig = DataConfig()
-    task: SerializeAsAny[Annotated[Task, by_name(tasks, "classification")]] | None = None  # None: what the targets say
+    task: SerializeAsAny[Annotated[Task, by_name(tasks, "classification")]] | None = None
     model: AnyModel = _MODEL
     cohort: Cohort = Cohort()
     local: SerializeAsAny[Annotated[Method, by_name(methods, "sgd")]] = LocalSGD()
@@ -175,7 +203,7 @@ class RunConfig(Settings):
     buffers: BufferPolicy = "weighted_mean"
     guard: Guard = Guard()
     privacy: Privacy | None = None
-    attackers: float = Field(0.0, ge=0, lt=1)  # share of all clients that do the attack instead of what they should
+    attackers: float = Field(0.0, ge=0, lt=1)
     attack: SerializeAsAny[Annotated[Attack, by_name(attacks)]] = SignFlip()
     measuring: Measuring = Measuring()
     device: Annotated[Device, AfterValidator(_found)] = "cpu"
@@ -318,20 +346,3 @@ def upgraded(config: dict[str, Any]) -> dict[str, Any]:
         return RunConfig(**config).model_dump(mode="json")
     except (ValidationError, ConfigError):
         return config
-
-
-def read_config(run: Mapping[str, Any], where: str) -> RunConfig:
-    """The config in a ``run.json``, whoever wrote it. How the run was executed and tuned is nothing to its readers."""
-    table = {key: value for key, value in run["config"].items() if key not in ("executor", "track", "tunable")}
-    refuse_import_paths(table, where)
-    return parse_config(table, where)
-
-
-def parse_config(table: dict[str, Any], origin: str) -> RunConfig:
-    """Check a table; anything wrong is one line that begins with its origin."""
-    try:
-        return RunConfig(**table)
-    except ValidationError as error:
-        raise ConfigError(f"{origin}: {first_error(RunConfig, error)}") from None
-    except ConfigError as error:
-        raise ConfigError(f"{origin}: {error}") from None

@@ -13,7 +13,7 @@ from fedpace.analysis import fairness, late_clients
 from fedpace.core import RoundRecord, trusted_files
 from fedpace.engine import read_run
 from fedpace.experiments.attack import attack_membership
-from fedpace.experiments.config import read_config
+from fedpace.experiments.parsing import read_config
 from fedpace.experiments.reproduction import Metric
 from fedpace.experiments.run import Result, federate
 

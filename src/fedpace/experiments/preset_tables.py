@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from fedpace.core import ConfigError, refuse_import_paths
+from fedpace.core import ConfigError, refuse_import_paths, same_name
 from fedpace.experiments.overrides import merged
 from fedpace.experiments.toml_files import PRESETS
 
@@ -14,6 +14,11 @@ from fedpace.experiments.toml_files import PRESETS
 def preset_names() -> list[str]:
     """Names of the presets that come with the library."""
     return PRESETS.names()
+
+
+def is_preset(text: str) -> bool:
+    """Whether a text is the name of a preset, or the path of a TOML file."""
+    return _is_path(text) or same_name(text, PRESETS.names()) is not None
 
 
 def known_preset(preset: str) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedpace.experiments.config import RunConfig, parse_config
+from fedpace.experiments.config import RunConfig
 from fedpace.experiments.overrides import merged, nested
+from fedpace.experiments.parsing import parse_config
 from fedpace.experiments.preset_tables import known_preset, read_preset
 
 

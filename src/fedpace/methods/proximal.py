@@ -13,7 +13,7 @@ from fedpace.methods._method import Method, methods
 
 @methods.register("proximal")
 class Proximal(Method):
-    """Local training of the loss plus (μ/2)‖θᵢ − θ‖² (Li et al., 2020). With μ = 0 it is FedAvg's."""
+    """Local training of the loss plus (μ/2)‖θᵢ − θ‖² (Li et al., 2020). With ``mu`` = 0 it is FedAvg's."""
 
     by_examples: ClassVar[bool] = True
 

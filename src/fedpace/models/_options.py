@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import JsonValue, TypeAdapter, ValidationError, model_serializer, model_validator
 from torch import nn
 
-from fedpace.core import ConfigError, Settings, did_you_mean, first_error, shown
+from fedpace.core import ConfigError, Settings, did_you_mean, first_error, same_name, shown
 from fedpace.models._model import models
 from fedpace.models.adapter import Adapter
 
@@ -85,7 +85,7 @@ def parse_model(value: Any, default: str | None = None) -> str | ModelConfig:
     ModelConfig(name='resnet8', options={'norm': 'batch'}, head=None, weights=None, adapter=None)
     """
     if isinstance(value, str):
-        return value
+        return same_name(value, models.names()) or value
     table = value.model_dump() if isinstance(value, ModelConfig) else value
     if not isinstance(table, Mapping) or table.get("name", default) is None:
         raise ConfigError(f"model: expected a name or a table with 'name', found {shown(value)}")
