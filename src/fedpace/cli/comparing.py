@@ -14,6 +14,7 @@ from fedpace.cli.options import (
     AsJson,
     Clients,
     DataName,
+    DryRun,
     Model,
     Most,
     Partition,
@@ -46,17 +47,22 @@ def compare(
     model: Model = None,
     rounds: Rounds = None,
     tune: Annotated[
-        int | None, typer.Option(metavar="N", help="Tune each method first, with N trials (see docs/guides/tuning.md).")
+        int | None, typer.Option(metavar="N", help="Tune each method first, with N trials on seeds of their own.")
     ] = None,
     tuning_seeds: Annotated[str, typer.Option(help="Seeds to tune on; none of them is reported.")] = "1000,1001",
     until_decided: UntilDecided = None,
     most: Most = 30,
     out: Annotated[Path | None, typer.Option(help="Folder for the runs, the table and the plot.")] = None,
     workers: Workers = None,
+    dry_run: DryRun = False,
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train several methods on the same seeds; a table with mean ± std and paired differences."""
+    """Train several methods on the same seeds and compare them: a table, a plot and a report.
+
+    METHODS are names ('fedpace list methods') or TOML files. The table has mean ± std over seeds, and the paired
+    difference to the first method with its interval. The same command again goes on where it ended, given --out.
+    """
     from fedpace.experiments.api import decided_jobs
     from fedpace.experiments.batch import plan_jobs, unfair_jobs
     from fedpace.experiments.sequential import UntilDecided
@@ -69,6 +75,9 @@ def compare(
     variants, reported = _labelled(methods), parse_seeds(seeds)
     tuned: list[Tuned] = []
     tuned_on = parse_seeds(tuning_seeds, "--tuning-seeds")
+    if dry_run:
+        _say(plan_jobs(variants, reported, overrides, folder), workers, as_json=as_json)
+        return
     if tune is not None:
         variants, tuned = tuned_variants(
             variants, tune, tuned_on, reported, overrides, folder, err_console, workers=workers
@@ -100,7 +109,10 @@ def sweep(
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train one method with every combination of some settings."""
+    """Train with every combination of some settings, and compare them.
+
+    PRESET is a name ('fedpace list methods'), or a TOML file of yours.
+    """
     from fedpace.experiments.sweep import sweep_jobs
 
     folder = out or _new_folder("sweep")
@@ -141,11 +153,24 @@ def _run_and_report(
     print_files(runs=[folder], wrote=[table, plot, page, *([folder / "tuning.json"] if tuned else [])])
 
 
+def _say(jobs: list[Job], workers: int | None, *, as_json: bool) -> None:
+    """What a comparison would be."""
+    from fedpace.experiments.dry_comparison import dry_comparison
+
+    found = dry_comparison(jobs, workers)
+    if as_json:
+        print_json(found)
+    else:
+        out_console.print(found.table().rich())
+
+
 def _labelled(methods: list[str]) -> dict[str, dict[str, Any]]:
     """Presets under their own names, TOML files under theirs without folder and suffix."""
+    from fedpace.experiments.preset_tables import known_preset, method_of
+
     found: dict[str, dict[str, Any]] = {}
-    for method in dict.fromkeys(methods):
-        label = Path(method).stem if method.endswith(".toml") else method
+    for method in dict.fromkeys(map(known_preset, methods)):
+        label = method_of(method)
         if label in found:
             raise ConfigError(f"two methods are called '{label}' ({found[label]['method']}, {method}); rename a file")
         found[label] = {"method": method}

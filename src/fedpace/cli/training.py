@@ -14,6 +14,7 @@ from fedpace.cli.options import (
     AsJson,
     Clients,
     DataName,
+    DryRun,
     Model,
     Partition,
     Rounds,
@@ -26,6 +27,7 @@ from fedpace.cli.printing import err_console, out_console, print_files, print_js
 from fedpace.core import for_terminal, slug
 
 if TYPE_CHECKING:
+    from fedpace.experiments import RunConfig
     from fedpace.experiments.engines import Engine
 
 
@@ -47,22 +49,31 @@ def run(
     clients: Clients = None,
     model: Model = None,
     rounds: Rounds = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of data partition, initial model and training.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/PRESET-DATA-seedN.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
-    engine: Annotated[EngineOption, typer.Option(help="Our own engine, or Flower.")] = EngineOption.local,
+    seed: Annotated[int | None, typer.Option(help="Decides about partition, initial model and training.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/PRESET-DATA-seedN.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder, if any.")] = False,
+    engine: Annotated[EngineOption, typer.Option(help="Where clients live: here, or on Flower.")] = EngineOption.local,
     superlink: Annotated[str, typer.Option(help="flower-deployment: a connection of the flwr command.")] = "local",
     timeout: Annotated[float, typer.Option(min=1, help="flower-deployment: seconds to wait for a node.")] = 600,
+    dry_run: DryRun = False,
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train one method."""
+    """Train with one method.
+
+    PRESET is a name ('fedpace list methods'), or a TOML file of yours. Rounds, checkpoints, the trained model and a
+    picture are written to a folder, which 'fedpace show' shows.
+    """
     from fedpace.experiments import load_config
-    from fedpace.experiments.engines import run_on
-    from fedpace.experiments.progress import RunProgress
 
     overrides = given_settings(set_, data, model, rounds, given_partition(partition, alpha, clients), seed)
     config = load_config(preset, overrides)
+    if dry_run:
+        _say(config, as_json=as_json)
+        return
+    from fedpace.experiments.engines import run_on
+    from fedpace.experiments.progress import RunProgress
+
     seed = config.seed
     folder = out or Path("runs") / f"{slug(config.method)}-{slug(Path(config.data.source).stem)}-seed{seed}"
     with RunProgress(err_console) as progress:
@@ -87,3 +98,14 @@ def run(
     what = for_terminal(f"{config.method} on {config.data.source}, seed {seed}")
     out_console.print(f"{what}: {metric.name} {said}, AUC {summary.auc:.3f}{similarity}", highlight=False)
     print_files(runs=[folder], wrote=[plot])
+
+
+def _say(config: RunConfig, *, as_json: bool) -> None:
+    """What a run would be."""
+    from fedpace.experiments.dry_run import dry_run
+
+    found = dry_run(config)
+    if as_json:
+        print_json(found)
+    else:
+        out_console.print(found.overview())

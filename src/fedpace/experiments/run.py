@@ -19,6 +19,7 @@ from fedpace.engine import (
     Attackers,
     Executor,
     Listener,
+    Plan,
     initial_module,
     read_metric,
     read_rounds,
@@ -119,14 +120,21 @@ def execute(
         raise ConfigError("secure: clients sum updates on Flower's nodes; expected --engine flower-…, found local")
     if out is not None:
         refuse_links(out, WRITTEN)
-    federation = federate(config, data)
-    plan = replace(config.plan(), task=task_of(federation, config.task), attackers=_attackers(config, federation))
-    module = initial_model(config, federation, model, plan.task)
+    module, federation, plan = prepared(config, data, model)
     heard = [*listeners, *trackers(config.track, out)]
     plan = plan if executor is None else replace(plan, executor=executor)
     outcome = train(module, federation, plan, folder=out, resume=resume, listeners=heard)
     described = config.model_dump(mode="json")
     return Result(described, outcome.records, outcome.warnings, out, outcome.module, plan.task.headline)
+
+
+def prepared(
+    config: RunConfig, data: Data | Federation | None = None, model: Model | None = None
+) -> tuple[nn.Module, Federation, Plan]:
+    """What the engine is given: the model as it is before the first round, the clients, and the plan."""
+    federation = federate(config, data)
+    plan = replace(config.plan(), task=task_of(federation, config.task), attackers=_attackers(config, federation))
+    return initial_model(config, federation, model, plan.task), federation, plan
 
 
 def federate(config: RunConfig, data: Data | Federation | None = None) -> Federation:
