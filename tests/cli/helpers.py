@@ -19,7 +19,7 @@ FAST = (*LINEAR, *SHORT, "--rounds", "2")
 def process(*arguments, **environment):
     """Runs the command line in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "fedpace.cli", *map(str, arguments)],
+        [sys.executable, "-m", "fedpace", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

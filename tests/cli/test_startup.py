@@ -65,3 +65,9 @@ def test_the_first_round_takes_only_what_it_uses():
     assert code == 0
     assert modules & LIBRARIES == {"torch", "numba", "pyarrow", "scipy"}  # numba asks for SciPy's BLAS, not for more
     assert modules & {"scipy.optimize", "scipy.stats", "scipy.special", "torch._dynamo"} == set()
+
+
+def test_the_package_can_be_run_as_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "fedpace", "list", "tasks"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "next_token" in done.stdout

@@ -21,7 +21,7 @@ SETTINGS = [
 
 
 def command(folder, *more):
-    return [sys.executable, "-m", "fedpace.cli", "run", "fedpace", *SETTINGS, "--out", str(folder), *more]
+    return [sys.executable, "-m", "fedpace", "run", "fedpace", *SETTINGS, "--out", str(folder), *more]
 
 
 def finished_rounds(folder):

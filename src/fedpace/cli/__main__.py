@@ -1,5 +1,0 @@
-"""``python -m fedpace.cli``."""
-
-from fedpace.cli import main
-
-main()
