@@ -67,8 +67,9 @@ class Data:
         becomes an array of numbers (:class:`fedpace.data.Encoding`), as the training examples of the clients say.
 
         Clients that are known already are given by their indices into the training examples: a list of lists (with
-        ``names=``, if you like), or a mapping from name to list. The test set is then the data's own. With a
-        ``test_share``, which is a fifth where the data have no test set, each client has one of its own.
+        ``names=``, if you like), a mapping from name to list, or of very many clients :class:`fedpace.data.Hands`. The
+        test set is then the data's own. With a ``test_share``, which is a fifth where the data have no test set, each
+        client has one of its own.
 
         >>> from fedpace.data import load
         >>> load("digits").partition("shards", clients=5, classes_per_client=2)
