@@ -80,9 +80,11 @@ def test_grouped_values_take_an_index_only_where_they_are_in_disorder(values):
 @pytest.mark.parametrize(
     ("offsets", "indices", "message"),
     [
-        ([0.0, 1.0], None, r"expected offsets in one row of integers, found float64 of shape \(2,\)"),
-        ([[0, 1]], None, r"expected offsets in one row of integers, found int64 of shape \(1, 2\)"),
+        ([0.0, 1.0], None, r"expected offsets in one row of int64, found float64 of shape \(2,\)"),
+        (np.array([0, 1], np.uint32), None, r"expected offsets in one row of int64, found uint32 of shape \(2,\)"),
+        ([[0, 1]], None, r"expected offsets in one row of int64, found int64 of shape \(1, 2\)"),
         ([0, 1], [0.5], "expected indices in one row of integers, found float64"),
+        ([0, 1], [True], "expected indices in one row of integers, found bool"),
         ([0, 3, 2], None, "expected offsets that rise"),
         ([], None, r"expected offsets"),
         ([0, 3], [0, 1], "expected offsets from 0 to 2, the number of indices, found 0 to 3"),

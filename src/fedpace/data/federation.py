@@ -45,7 +45,7 @@ class Federation:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        clients, tests = self._shards, self._tests or self._shards
+        clients, tests = self._shards, self._shards if self._tests is None else self._tests
         if not len(clients) == len(self.client_names) == len(tests) > 0:
             raise PartitionError(
                 f"expected at least one client, and as many names and tests as clients; found {len(clients)} "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Literal, overload
 
 import numpy as np
 
@@ -33,11 +33,9 @@ class Hands(Sequence[Indices]):
     indices: Indices | None = None
 
     def __post_init__(self) -> None:
-        for what, array in (("offsets", self.offsets), ("indices", self.indices)):
-            if array is not None and not (array.ndim == 1 and np.issubdtype(array.dtype, np.integer)):
-                raise PartitionError(
-                    f"hands: expected {what} in one row of integers, found {array.dtype} of shape {array.shape}"
-                )
+        _check_row("offsets", self.offsets, "int64")
+        if self.indices is not None:
+            _check_row("indices", self.indices, "integers")
         if not len(self.offsets) or (self.offsets[1:] < self.offsets[:-1]).any():
             raise PartitionError(
                 "hands: expected offsets that rise, from the first client's start to the last one's end"
@@ -82,10 +80,14 @@ class Hands(Sequence[Indices]):
     def __getitem__(self, index: int | slice) -> Indices | Hands:
         clients = range(len(self))[index]
         if isinstance(clients, int):
-            return self._between(self.offsets[clients], self.offsets[clients + 1])
+            return self.hand(clients)
         if clients.step == 1:
             return Hands(self.offsets[clients.start : clients.start + len(clients) + 1], self.indices)
         return self.chosen(np.array(clients, dtype=np.int64))
+
+    def hand(self, client: int) -> Indices:
+        """What a client holds, by its number from 0."""
+        return self._between(self.offsets[client], self.offsets[client + 1])
 
     def _between(self, start: int, stop: int) -> Indices:
         if self.indices is None:
@@ -147,8 +149,15 @@ class Hands(Sequence[Indices]):
         """The smallest and the largest index."""
         if self.indices is None:
             return int(self.offsets[0]), int(self.offsets[-1]) - 1
-        blocks = [own for block in self.blocks() if len(own := block.joined())]
-        return min(int(own.min()) for own in blocks), max(int(own.max()) for own in blocks)
+        joined = (block.joined() for block in self.blocks())
+        lows, highs = zip(*((int(own.min()), int(own.max())) for own in joined if len(own)), strict=True)
+        return min(lows), max(highs)
+
+
+def _check_row(what: str, array: Indices, kind: Literal["int64", "integers"]) -> None:
+    fits = array.dtype == np.int64 or (kind == "integers" and array.dtype.kind in "iu")
+    if array.ndim != 1 or not fits:
+        raise PartitionError(f"hands: expected {what} in one row of {kind}, found {array.dtype} of shape {array.shape}")
 
 
 def even_sizes(total: int, parts: int) -> Indices:

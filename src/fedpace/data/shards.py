@@ -120,7 +120,7 @@ class Dealt(Shards):
     def shard(self, client: int) -> Shard:
         """Made of what concerns this client."""
         mechanism = None if self.mechanisms is None else self.mechanisms[client]
-        return Shard(self.pool, self.hands[client], mechanism, self.augmentations)
+        return Shard(self.pool, self.hands.hand(client), mechanism, self.augmentations)
 
     @cached_property
     def sizes(self) -> Indices:
