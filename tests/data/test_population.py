@@ -2,6 +2,7 @@
 
 import gc
 import math
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -217,6 +218,14 @@ def test_shards_are_a_sequence():
     for outside in (3, -4):
         with pytest.raises(IndexError):
             clients[outside]
+
+
+def test_a_federation_can_be_sent_to_a_process():
+    federation = load("digits").partition("iid", clients=300, shift="rotated", test_share=0.5)
+    sent = pickle.loads(pickle.dumps(federation))
+    assert sent.fingerprint() == federation.fingerprint()
+    assert sent.client_names == federation.client_names
+    assert len(pickle.dumps(federation)) < federation.test.pool.inputs.nbytes + 100_000
 
 
 def test_a_changed_example_or_owner_changes_the_fingerprint():
