@@ -33,6 +33,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/population.py
 	$(BIN)/python benchmarks/personal.py
 	$(BIN)/python benchmarks/flower.py
+	$(BIN)/python benchmarks/startup.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/pip install -c constraints.txt -e '.[docs]'

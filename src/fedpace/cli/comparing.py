@@ -77,6 +77,10 @@ def compare(
     tuned_on = parse_seeds(tuning_seeds, "--tuning-seeds")
     if dry_run:
         _say(plan_jobs(variants, reported, overrides, folder), workers, as_json=as_json)
+        if tune is not None:
+            _note(f"not counted: tuning, up to {tune * len(tuned_on)} short runs of each method")
+        if until is not None:
+            _note(f"not counted: the seeds that --until-decided adds, up to {most} in all")
         return
     if tune is not None:
         variants, tuned = tuned_variants(
@@ -162,6 +166,10 @@ def _say(jobs: list[Job], workers: int | None, *, as_json: bool) -> None:
         print_json(found)
     else:
         out_console.print(found.table().rich())
+
+
+def _note(text: str) -> None:
+    err_console.print(text, highlight=False, soft_wrap=True)
 
 
 def _labelled(methods: list[str]) -> dict[str, dict[str, Any]]:

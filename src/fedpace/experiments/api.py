@@ -16,6 +16,7 @@ from fedpace.core import ConfigError
 from fedpace.data import Data, Federation, Loadable, Partition, Partitioned, load
 from fedpace.experiments.batch import Job, plan_jobs, run_batch, unfair_jobs
 from fedpace.experiments.overrides import joined
+from fedpace.experiments.preset_tables import known_preset
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.progress import RunProgress
 from fedpace.experiments.run import Model, Result, execute
@@ -88,7 +89,9 @@ def compare(
     With ``tune`` each method is tuned first, by so many trials on ``tuning_seeds``; what was chosen is printed. With
     ``until_decided`` seeds are added until each difference is decided; intervals then hold however often one looked.
     """
-    variants = methods if isinstance(methods, Mapping) else {name: {"method": name} for name in methods}
+    variants = (
+        methods if isinstance(methods, Mapping) else {name: {"method": name} for name in map(known_preset, methods)}
+    )
     if not variants or not seeds:
         raise ConfigError("compare: expected at least one method and one seed")
     data = _loaded(data)
