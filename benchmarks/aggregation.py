@@ -37,7 +37,7 @@ from fedpace.aggregation import (
 from fedpace.aggregation._simplex import pgd
 from fedpace.core import Buffers, Layout, Update, one_line
 from fedpace.server import Clipping, Exchange, Fixed, Guard, Schedule, Server
-from peers import byzfl
+from byzfl_rules import byzfl
 
 SIZES, CLIENTS, REPEATS = (1_000_000, 11_000_000), (10, 50), 7
 SIGN_RULES = (Dampened(), Masked(), AndMask())

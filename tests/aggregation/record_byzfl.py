@@ -28,7 +28,7 @@ def cases():
 
 def main():
     """Record."""
-    from benchmarks.peers import byzfl
+    from benchmarks.byzfl_rules import byzfl
 
     rules, before = byzfl()
     recorded = []

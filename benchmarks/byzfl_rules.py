@@ -1,4 +1,4 @@
-"""Packages of the field, as far as they are installed."""
+"""ByzFL, as far as it is installed: what our robust rules are compared with."""
 
 from __future__ import annotations
 
