@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from torchjd.aggregation import CAGrad, PCGrad
 
+from byzfl_rules import byzfl
 from fedpace.aggregation import (
     AndMask,
     Bucketing,
@@ -37,7 +38,6 @@ from fedpace.aggregation import (
 from fedpace.aggregation._simplex import pgd
 from fedpace.core import Buffers, Layout, Update, one_line
 from fedpace.server import Clipping, Exchange, Fixed, Guard, Schedule, Server
-from byzfl_rules import byzfl
 
 SIZES, CLIENTS, REPEATS = (1_000_000, 11_000_000), (10, 50), 7
 SIGN_RULES = (Dampened(), Masked(), AndMask())
