@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test browser lint bench docs lock clean
+.PHONY: demo test browser lint bench peers docs lock clean
 
 demo: $(VENV)/.installed
 	rm -rf runs/demo
@@ -34,6 +34,10 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/personal.py
 	$(BIN)/python benchmarks/flower.py
 	$(BIN)/python benchmarks/startup.py
+
+# Beside other frameworks, which it installs into an environment of their own. See docs/performance.md.
+peers: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.peers
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/pip install -c constraints.txt -e '.[docs]'

@@ -29,7 +29,7 @@ class Row:
 
 def headed(set_up: SetUp) -> list[str]:
     """The columns of a set-up's table."""
-    columns = ["who", set_up.unit, "relative to the bare loop", "relative to the best peer"]
+    columns = ["who", set_up.unit, "× bare loop", "× best peer"]
     return columns + ["start-up, s", "memory, MB"] * (set_up.unit == "ms per round")
 
 
