@@ -1,6 +1,8 @@
 """The comparison with other frameworks: everybody does the same work, and its tables say what was measured."""
 
 import io
+import json
+import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import peers
-from benchmarks.contest import bare, ours, setups, stacked, tables
+from benchmarks.contest import bare, environment, ours, setups, stacked, tables
 from benchmarks.contest.gate import Finished
 from benchmarks.contest.process import Contestant
 from benchmarks.contest.setups import Job, SetUp
@@ -130,3 +132,32 @@ def test_a_page_keeps_what_was_not_measured(tmp_path):
         "<!-- measured: A -->\nnew \\1\n<!-- end of measured -->\n"
         "<!-- measured: B -->\nother\n<!-- end of measured -->\n"
     )
+
+
+def test_a_peer_that_cannot_be_installed_is_named_and_torch_is_kept(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def run(python, *arguments):
+        asked.append(arguments)
+        if environment.PEERS["blazefl"] in arguments:
+            raise subprocess.CalledProcessError(1, "pip", stderr="Looking\nERROR: it needs another Python\n")
+        installed = {"torch": "0.1", "flwr": "1.41.0"}
+        return json.dumps(installed) if arguments[0] == "-c" else ""
+
+    monkeypatch.setattr(environment, "_run", run)
+    found = environment.prepared(tmp_path / "new", python="python3")
+    assert capsys.readouterr().out == "blazefl takes no part: ERROR: it needs another Python\n"
+    assert (found.python, str(found)) == (str(tmp_path / "new" / "bin" / "python"), "torch 0.1, flwr 1.41.0")
+    assert asked[0] == ("-m", "venv", str(tmp_path / "new"))
+    installs = [arguments[5:] for arguments in asked if "install" in arguments]
+    torch, fedpace, *peers = installs
+    assert torch[0].startswith("torch==")
+    assert fedpace[-1] == str(environment.ROOT)
+    assert sorted(peers) == sorted((*torch, environment.PEERS[name]) for name in ("pfl", "blazefl"))  # flwr is there
+
+
+def test_without_an_environment_those_that_are_installed_here_take_part(tmp_path, capsys):
+    found = environment.prepared(tmp_path / "new", python=str(tmp_path / "no python"))
+    assert found.python == sys.executable
+    assert "torch" in found.versions
+    assert "those that are installed here take part" in capsys.readouterr().out
