@@ -29,6 +29,7 @@ class Kind(StrEnum):
     rules = "rules"
     optimizers = "optimizers"
     tasks = "tasks"
+    wires = "wires"
     reproductions = "reproductions"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -16,10 +17,11 @@ LONGEST_FAILURE = 200
 """Characters of a failure's text: it is written to records, and a client may send any."""
 
 Tensors = dict[str, Tensor]
+T = TypeVar("T")
 
 
-def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
-    """The tensors whose names begin so, under the rest of their names."""
+def with_prefix(prefix: str, tensors: Mapping[str, T]) -> dict[str, T]:
+    """The tensors (or arrays) whose names begin so, under the rest of their names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
@@ -30,8 +32,9 @@ class Update:
     ``vector`` is a direction of descent: θᵢ − θ after local training, or minus the gradient. ``failure`` says why there
     is none, in one short line. ``extras`` are sent along with the vector (SCAFFOLD's change of control). ``state`` is
     never sent: the client keeps it for its next turn; ``None`` leaves what it kept before. ``norm`` is the vector's,
-    once the server's guard has measured it. The tensors belong to whoever produced them and may be overwritten when the
-    next answer is asked for.
+    once the server's guard has measured it. ``encoded`` are the bytes as which the vector travels, where it does not
+    travel as it is; only who sends it needs them. The tensors belong to whoever produced them and may be overwritten
+    when the next answer is asked for.
     """
 
     client: int
@@ -43,6 +46,7 @@ class Update:
     extras: Tensors = field(default_factory=dict)
     state: Tensors | None = None
     norm: float | None = None
+    encoded: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.failure is not None:

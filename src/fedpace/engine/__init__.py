@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedpace.engine.folder import RunFolder
     from fedpace.engine.measuring import Measuring
     from fedpace.engine.reading import read_model, read_rounds
+    from fedpace.engine.sending import opened, travels_encoded
     from fedpace.engine.training import Outcome, Plan, Training, one_thread, train
     from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
 else:
@@ -41,10 +42,12 @@ __all__ = [
     "cores",
     "initial_module",
     "one_thread",
+    "opened",
     "read_metric",
     "read_model",
     "read_rounds",
     "read_run",
     "task_of",
     "train",
+    "travels_encoded",
 ]

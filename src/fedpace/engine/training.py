@@ -47,6 +47,7 @@ from fedpace.engine.folder import RunFolder
 from fedpace.engine.measuring import Measuring, collect
 from fedpace.engine.privacy import Ledger, LocalLedger
 from fedpace.engine.recorder import Recorder
+from fedpace.engine.sending import without_residuals
 from fedpace.engine.states import ClientStates
 from fedpace.engine.worker import CLASSIFICATION, Turn
 from fedpace.methods import LocalSGD, Method
@@ -63,6 +64,7 @@ from fedpace.server import (
     Server,
 )
 from fedpace.tasks import Task
+from fedpace.wire import Float32, Wire
 
 NAMED = 1000  # clients, or attackers, up to which a run folder says who they are
 
@@ -83,6 +85,7 @@ class Plan:
     privacy: Privacy | None = None
     buffers: BufferPolicy = "weighted_mean"
     measuring: Measuring = field(default_factory=Measuring)
+    wire: Wire = field(default_factory=Float32)
     device: Device = "cpu"
     durability: Durability = "process"
     executor: Executor = field(default_factory=Processes)
@@ -296,6 +299,7 @@ class Training:
             private=None
             if self._ledger is None
             else self._ledger.private(number, self.plan.seed, self._execution.secure),
+            wire=self.plan.wire,
         )
         for question in under_way:
             model = question.vector, question.buffers
@@ -328,9 +332,10 @@ class Training:
                 client,
                 local if question.exchange.sends == "update" else self.plan.gradient,
                 self._seed("client", number, client, question.number),
-                state=self._state(client),
+                state=self._all_state(client),
                 extras=question.own_extras(client),
                 keeps_buffers=self.plan.buffers == "local",
+                wire=self.plan.wire if isinstance(question, AskUpdates) else None,
             )
             for client in question.clients
         ]
@@ -349,8 +354,11 @@ class Training:
             for client in question.clients
         ]
 
-    def _state(self, client: int) -> Tensors:
+    def _all_state(self, client: int) -> Tensors:
         return self._states.of(client) or self._first_state
+
+    def _state(self, client: int) -> Tensors:
+        return without_residuals(self._all_state(client))
 
     def _keep(self, number: int, update: Update) -> None:
         if update.state is not None:

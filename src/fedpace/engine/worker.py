@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from fedpace.client import ClientWork, Context
 from fedpace.core import Buffers, FlatModule, Layout, Tensors, Update, derive, devices, one_line
 from fedpace.data import Federation, Shard
+from fedpace.engine.sending import as_it_arrives, keeping
 from fedpace.tasks import Classification, Task
+from fedpace.wire import Wire
 
 CLASSIFICATION = Classification()
 _FLOATS, _INTEGERS = "buffers.floats", "buffers.integers"
@@ -29,6 +31,7 @@ class Turn:
     state: Tensors = field(default_factory=dict)
     extras: Tensors = field(default_factory=dict)  # what this client alone is sent
     keeps_buffers: bool = False  # they never leave the client: a part of its state
+    wire: Wire | None = None  # the format in which its vector travels; None: as it is
 
 
 class Worker:
@@ -65,6 +68,7 @@ class Worker:
         devices.seed(derive(turn.seed, "torch"), here)  # dropout and the like in the user's model
         try:
             update = turn.work(vector.to(here), self._shard(turn), context)
+            update = as_it_arrives(update, turn, len(vector), extras)
         except Exception as error:  # whatever a client does wrong must not stop the round
             return Update(turn.client, failure=f"{type(error).__name__}: {one_line(error)}")
         return _with_buffers_in_state(update, turn) if turn.keeps_buffers else update
@@ -81,4 +85,4 @@ def _with_buffers_in_state(update: Update, turn: Turn) -> Update:
     if update.buffers is None:
         return update
     kept = {_FLOATS: update.buffers.floats, _INTEGERS: update.buffers.integers}
-    return replace(update, buffers=None, state={**turn.state, **(update.state or {}), **kept})
+    return keeping(replace(update, buffers=None), turn, kept)

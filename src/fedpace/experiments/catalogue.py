@@ -26,6 +26,7 @@ _REGISTRIES = {
     "rules": ("aggregation", "rules"),
     "optimizers": ("server/optimizers", "optimizers"),
     "tasks": ("tasks", "tasks"),
+    "wires": ("wire", "wires"),
 }
 
 

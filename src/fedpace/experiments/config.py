@@ -43,6 +43,7 @@ from fedpace.server import (
     Stage,
 )
 from fedpace.tasks import Task, tasks
+from fedpace.wire import AnyWire, Float32
 
 Window = Annotated[int, Field(ge=0)]
 
@@ -206,6 +207,7 @@ class RunConfig(Settings):
     attackers: float = Field(0.0, ge=0, lt=1)
     attack: SerializeAsAny[Annotated[Attack, by_name(attacks)]] = SignFlip()
     measuring: Measuring = Measuring()
+    wire: AnyWire = Float32()
     device: Annotated[Device, AfterValidator(_found)] = "cpu"
     executor: SerializeAsAny[Annotated[Executor, by_name(executors, "processes")]] = Processes()
     durability: Durability = "process"
@@ -332,6 +334,7 @@ class RunConfig(Settings):
             privacy=self.privacy,
             buffers=self.buffers,
             measuring=self.measuring,
+            wire=self.wire,
             device=self.device,
             durability=self.durability,
             executor=self.executor,

@@ -4,7 +4,7 @@ from fedpace.server.annealing import Annealing
 from fedpace.server.bounds import Bounded, Bounds
 from fedpace.server.buffers import BufferPolicy
 from fedpace.server.clipping import Adaptive, Clipping, Fixed, Quantile, clippings
-from fedpace.server.freezing import Freezing
+from fedpace.server.freezing import Freezing, frozen_by
 from fedpace.server.guard import Guard
 from fedpace.server.optimizers import (
     ServerAdagrad,
@@ -62,6 +62,7 @@ __all__ = [
     "Stage",
     "Weighing",
     "clippings",
+    "frozen_by",
     "optimizers",
     "paces",
 ]

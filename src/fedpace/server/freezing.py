@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -35,3 +37,13 @@ class Freezing(Settings):
         widened = frozen.clone()
         widened[order[:wanted]] = True
         return widened
+
+
+def frozen_by(extras: Mapping[str, Tensor]) -> Tensor | None:
+    """The coordinates whose pace is 0 among what goes to clients along with θ: nothing of them is sent. Or no mask.
+
+    >>> frozen_by({"pace": torch.tensor([1.0, 0.0])})
+    tensor([False,  True])
+    """
+    frozen = extras["pace"] == 0 if "pace" in extras else None
+    return frozen if frozen is not None and bool(frozen.any()) else None

@@ -12,10 +12,12 @@ from torch import Tensor
 
 from fedpace.core import Buffers, RoundReport, SearchReport, Similarity, Tensors, Update, derive
 from fedpace.server.annealing import Annealing, SeedPath
+from fedpace.server.freezing import frozen_by
 from fedpace.server.privacy import PrivateRound
 from fedpace.server.schedule import Exchange
 from fedpace.server.server import ExchangeReport, Server
 from fedpace.server.sums import Collected, Weighing
+from fedpace.wire import Float32, Wire
 
 A = TypeVar("A")
 
@@ -88,7 +90,8 @@ class Round:
 
     ``seed`` is the run's. ``accepted`` hears of every update that is used. With ``secure`` the server asks for sums;
     with ``private`` there is noise in them, which the server adds or, where sums are secret, the clients.
-    Traffic is counted as it happens: 4 bytes a number, personal parts never, and of a client that failed nothing.
+    Traffic is counted as it happens: vectors of clients as many bytes as their ``wire`` says, without what is frozen,
+    everything else 4 bytes a number; personal parts never, and of a client that failed nothing.
     """
 
     def __init__(
@@ -101,12 +104,14 @@ class Round:
         *,
         secure: bool = False,
         private: PrivateRound | None = None,
+        wire: Wire = Float32(),  # noqa: B008  # it has no state
     ) -> None:
         self._server, self._cohort, self._seed = server, list(cohort), seed
-        self._accepted, self._secure, self._private = accepted, secure, private
+        self._accepted, self._secure, self._private, self._wire = accepted, secure, private, wire
         self._stage = server.schedule.stage(number)
         self._frozen = server.frozen
         self._up = self._down = 0  # numbers
+        self._vectors = 0  # bytes
         self._noted = False  # whether an exchange is over
         self.failure: str | None = None  # why a client failed, if none did any work
         self.report = RoundReport(
@@ -125,7 +130,8 @@ class Round:
         if self.report.similarity is None and search is not None:
             probed = Similarity("probe", search.probe_mean, search.probe_min)
             self.report = replace(self.report, similarity=probed)
-        self.report = replace(self.report, pruned=self._server.pruned, bytes_up=4 * self._up, bytes_down=4 * self._down)
+        up, down = self._vectors + 4 * self._up, 4 * self._down
+        self.report = replace(self.report, pruned=self._server.pruned, bytes_up=up, bytes_down=down)
 
     def _search(self) -> Generator[Ask, None, SearchReport | None]:
         if self._stage.search is None:
@@ -178,14 +184,15 @@ class Round:
                 noise = private.generator(self.report.round, number)
                 answered = exchange, updates.answers, clients, self._accepted
                 seen = self._server.exchange_private(*answered, private=private, generator=noise)
-        self._note(exchange, seen)
+        self._note(exchange, seen, frozen_by(extras))
         self._down += len(self._cohort) * (self._server.layout.size + self._server.statistics + _numbers(extras))
         self._down += sum(map(_numbers, own.values()))
 
-    def _note(self, exchange: Exchange, seen: ExchangeReport) -> None:
+    def _note(self, exchange: Exchange, seen: ExchangeReport, frozen: Tensor | None) -> None:
         takes_statistics = exchange.sends == "update" and self._server.buffer_policy != "keep_server"
-        each = self._server.layout.size - self._frozen + (self._server.statistics if takes_statistics else 0)
-        self._up += seen.answered * each + seen.extras
+        moving = self._server.layout.size - (0 if frozen is None else int(frozen.sum()))
+        self._vectors += seen.answered * self._wire.bytes_for(moving)
+        self._up += seen.answered * (self._server.statistics if takes_statistics else 0) + seen.extras
         if not seen.answered and seen.dropped:
             self.failure = seen.dropped[0].reason
         known = self.report

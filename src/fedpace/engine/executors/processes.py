@@ -110,7 +110,7 @@ class _Answer:
         if buffers is not None:
             row.buffers.copy_(buffers)
         state = None if update.state is None else _packed(update.state)
-        small = replace(update, vector=None, buffers=None, extras={}, state=None)
+        small = replace(update, vector=None, buffers=None, extras={}, state=None, encoded=None)
         return cls(small, vector is not None, buffers is not None, _packed(update.extras), state)
 
     def joined(self, row: _Row) -> Update:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from torch import Tensor, nn
 
@@ -42,7 +43,7 @@ class _SerialExecution(Execution):
     ) -> Iterator[Update]:
         for turn in turns:
             with devices.forked_rng(self._worker.model.device):  # the user's own random numbers go on undisturbed
-                update = self._worker.answer(turn, vector, buffers, extras or {})
+                update = replace(self._worker.answer(turn, vector, buffers, extras or {}), encoded=None)
             yield update if self._worker.model.device == self.device else update.to(self.device)
 
     def close(self) -> None:
