@@ -168,12 +168,10 @@ class Hostile(InProcessGrid):
         super().__init__(app, nodes)
         self._faults, self._spared, self._clients, self._done = faults, spared, clients, 0
 
-    def send_and_receive(self, messages, *, timeout=None):
-        for message in messages:
-            (reply,) = super().send_and_receive([message])
-            client = self.contexts[message.metadata.dst_node_id].node_config["partition-id"]
-            if client not in self._clients or reply.has_error() or message.metadata.message_type in self._spared:
-                yield reply
-                continue
-            self._done += 1
-            yield from self._faults[self._done % len(self._faults)](message, reply)
+    def replies(self, message):
+        (reply,) = super().replies(message)
+        client = self.contexts[message.metadata.dst_node_id].node_config["partition-id"]
+        if client not in self._clients or reply.has_error() or message.metadata.message_type in self._spared:
+            return [reply]
+        self._done += 1
+        return self._faults[self._done % len(self._faults)](message, reply)

@@ -142,10 +142,9 @@ def test_personal_state_stays_on_its_node_and_never_travels():
     seen = []
 
     class Eavesdropper(InProcessGrid):
-        def send_and_receive(self, messages, *, timeout=None):
-            messages = list(messages)
-            replies = super().send_and_receive(messages, timeout=timeout)
-            seen.extend(message.content for message in [*messages, *replies])
+        def replies(self, message):
+            replies = super().replies(message)
+            seen.extend(each.content for each in [message, *replies])
             return replies
 
     grid = Eavesdropper(client_app(lambda context: node_of(chosen)), 4)
@@ -207,20 +206,18 @@ class Faulty(InProcessGrid):
         super().__init__(client_app(lambda context: node_of(chosen)), chosen.data.partition.clients)
         self.fault, self.clients = fault, clients
 
-    def send_and_receive(self, messages, *, timeout=None):
-        for message in messages:
-            client = self.contexts[message.metadata.dst_node_id].node_config["partition-id"]
-            (reply,) = super().send_and_receive([message])
-            if message.metadata.message_type == WHO or client not in self.clients:
-                yield reply
-            elif self.fault == "error":
-                yield Message(Error(1, "its disk\nis full"), reply_to=message)
-            elif self.fault == "gone":
-                found = Message(Error(1, "Node Unavailable"), reply_to=message)
-                found.metadata.__dict__["_src_node_id"] = 1  # the SuperLink replies in its place
-                yield found
-            elif self.fault == "nonsense":
-                yield Message(message.content, reply_to=message)
+    def replies(self, message):
+        client = self.contexts[message.metadata.dst_node_id].node_config["partition-id"]
+        if message.metadata.message_type == WHO or client not in self.clients:
+            yield from super().replies(message)
+        elif self.fault == "error":
+            yield Message(Error(1, "its disk\nis full"), reply_to=message)
+        elif self.fault == "gone":
+            found = Message(Error(1, "Node Unavailable"), reply_to=message)
+            found.metadata.__dict__["_src_node_id"] = 1  # the SuperLink replies in its place
+            yield found
+        elif self.fault == "nonsense":
+            yield Message(message.content, reply_to=message)
 
 
 @pytest.mark.parametrize(
@@ -247,13 +244,14 @@ class Stuck(InProcessGrid):
 
     stuck, waited_for = None, 0
 
-    def send_and_receive(self, messages, *, timeout=None):
+    def push_messages(self, messages):
         messages = list(messages)
-        self.waited_for += self.stuck in [message.metadata.dst_node_id for message in messages]
-        return super().send_and_receive(messages)
+        doubts = len(messages) == 1  # the question that nobody waits for
+        self.waited_for += not doubts and self.stuck in [message.metadata.dst_node_id for message in messages]
+        return super().push_messages(messages)
 
     def pull_messages(self, message_ids):
-        free = [name for name in message_ids if self._replies[name].metadata.src_node_id != self.stuck]
+        free = [name for name in message_ids if self._sent[name].metadata.dst_node_id != self.stuck]
         return super().pull_messages(free)
 
 

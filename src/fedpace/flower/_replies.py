@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from math import inf, isfinite
+from time import monotonic, sleep
 from typing import Any
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from fedpace.core import one_line
 from fedpace.flower._options import Metrics
+from fedpace.flower.inprocess import InProcessGrid
 from fedpace.server.guard import LARGEST
 
 log = logging.getLogger("fedpace")
@@ -29,6 +31,9 @@ GRADIENT, PACE, VECTORS = "gradient", "pace", "vectors"  # names of ArrayRecords
 EXAMPLES = "num-examples"
 
 UNREADABLE = Exception  # what reading somebody's records may raise: no list of errors was ever complete
+
+AHEAD = 8  # replies that may be here before their turn, so that some are under way while others are added up
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two looks for replies
 
 MOST_EXAMPLES = 10**12  # with values up to the guard's, a sum of a million answers is far from the end of float32
 
@@ -47,6 +52,47 @@ def exchange(grid: Grid, messages: Mapping[int, Message], timeout: float) -> dic
     """Send each node its message, and wait; the replies by node. For a node that is gone, Flower itself replies."""
     replies = list(grid.send_and_receive(messages.values(), timeout=timeout)) if messages else []
     return _by_node(replies, {node: message.metadata.message_id for node, message in messages.items()})
+
+
+class Replies:
+    """The replies to messages that were sent together, asked for in the order of the messages.
+
+    Who adds updates up in a fixed order has nothing to do with a reply before its turn comes. So of the replies that
+    are there no more than the next ``AHEAD`` are fetched: the others wait at the SuperLink, however many they are, and
+    not in the memory of this process.
+    """
+
+    def __init__(self, grid: Grid, messages: Mapping[int, Message], timeout: float) -> None:
+        """Send the messages. An in-process grid has answered at once or never does."""
+        accepted = set(grid.push_messages(list(messages.values()))) if messages else set()
+        self._grid, self._found = grid, dict[int, Message]()
+        self._end = monotonic() + (0.0 if isinstance(grid, InProcessGrid) else timeout)
+        names = {node: message.metadata.message_id for node, message in messages.items()}
+        # Flower refuses a message to a node that is gone.
+        self._waiting = {node: name for node, name in names.items() if name in accepted}
+
+    def of(self, node: int) -> Message | None:
+        """A node's reply, each once; nothing if it does not come in time."""
+        pause = SHORTEST_PAUSE
+        while node in self._waiting:
+            late = monotonic() >= self._end
+            if self._fetch(node):
+                pause = SHORTEST_PAUSE
+            elif late:
+                del self._waiting[node]
+            else:
+                sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        return self._found.pop(node, None)
+
+    def _fetch(self, node: int) -> bool:
+        """Fetch this node's reply and those of the next ones, as far as they are there; whether any was."""
+        next_ones = islice(self._waiting, max(AHEAD - len(self._found), 0))
+        found = late_replies(self._grid, {each: self._waiting[each] for each in {node, *next_ones}})
+        for each in found:
+            del self._waiting[each]
+        self._found |= found
+        return bool(found)
 
 
 def late_replies(grid: Grid, sent: Mapping[int, str]) -> dict[int, Message]:

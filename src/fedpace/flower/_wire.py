@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter
 from torch import Tensor
 
 from fedpace.client import works
 from fedpace.core import Buffers, Settings, Tensors, Update, one_line, parse, with_prefix
-from fedpace.engine import Turn
+from fedpace.engine import Turn, opened, travels_encoded
 from fedpace.flower._arrays import values
 from fedpace.flower._replies import MOST_EXAMPLES, refuse_large
+from fedpace.server import frozen_by
+from fedpace.wire import wires
 
 TOKEN = "kept"  # in place of a client's state, which never travels: the name under which the client keeps it
 _VECTOR, _FLOATS, _INTEGERS = "vector", "buffers.floats", "buffers.integers"
+_ENCODED = "encoded"  # a vector as bytes, in a format that the turn says
 
 
 def to_record(tensors: Mapping[str, Tensor]) -> ArrayRecord:
@@ -51,6 +56,7 @@ def turns_record(model: ArrayRecord, extras: ArrayRecord, turns: Sequence[Turn])
             "seed": turn.seed,
             "on": turn.on,
             "keeps_buffers": turn.keeps_buffers,
+            "wire": None if turn.wire is None else turn.wire.model_dump(mode="json"),
             "state": int(turn.state[TOKEN]) if TOKEN in turn.state else None,
         }
         for turn in turns
@@ -65,10 +71,11 @@ def turns_from(content: RecordDict) -> list[Turn]:
     own = to_tensors(content.array_records["own"])
     found = []
     for number, table in enumerate(json.loads(str(content.config_records["config"]["turns"]))):
-        token = table.pop("state")
+        token, wire = table.pop("state"), table.pop("wire")
         found.append(
             Turn(
                 **{**table, "work": parse(works, table["work"])},
+                wire=None if wire is None else parse(wires, wire),
                 state={} if token is None else {TOKEN: torch.tensor(token)},
                 extras=with_prefix(f"{number}.", own),
             )
@@ -82,7 +89,9 @@ def answers_record(updates: Sequence[Update]) -> RecordDict:
     tensors: Tensors = {}
     for number, update in enumerate(updates):
         sent = {f"extras.{name}": tensor for name, tensor in update.extras.items()}
-        if update.vector is not None:
+        if update.encoded is not None:
+            sent[_ENCODED] = update.encoded
+        elif update.vector is not None:
             sent[_VECTOR] = update.vector
         if update.buffers is not None:
             sent |= {_FLOATS: update.buffers.floats, _INTEGERS: update.buffers.integers}
@@ -106,30 +115,45 @@ class _Answer(Settings):
 
 
 _ANSWERS = TypeAdapter(list[_Answer])
+_TYPES = {_INTEGERS: "int64", _ENCODED: "uint8"}  # of arrays that are not of float32
 
 
-def answers_from(content: RecordDict, client: int, turns: int) -> list[Update]:
-    """A client's answers to so many turns. An error of any kind says that they cannot be read."""
+def answers_from(
+    content: RecordDict, turns: Sequence[Turn], size: int, extras: Mapping[str, Tensor]
+) -> Iterator[Update]:
+    """A client's answers to its turns, from θ of ``size`` coordinates with these ``extras``.
+
+    Each is made when it is asked for, from the bytes that came. An error of any kind says that they cannot be read.
+    """
     described = _ANSWERS.validate_json(str(content.config_records["config"]["answers"]))
-    if len(described) != turns:
-        raise ValueError(f"expected answers to {turns} turns, found {len(described)}")
-    tensors = {name: _tensor(name, array) for name, array in content.array_records["arrays"].items()}
-    return [_update(client, each, with_prefix(f"{number}.", tensors)) for number, each in enumerate(described)]
+    if len(described) != len(turns):
+        raise ValueError(f"expected answers to {len(turns)} turns, found {len(described)}")
+    arrays = {name: _checked(name, array) for name, array in content.array_records["arrays"].items()}
+    read = partial(_update, size=size, frozen=frozen_by(extras))
+    for number, (answer, turn) in enumerate(zip(described, turns, strict=True)):
+        yield read(turn, answer, with_prefix(f"{number}.", arrays))
 
 
-def _tensor(name: str, array: Array) -> Tensor:
-    """One array of an answer, as a copy that may be changed."""
-    expected, found = "int64" if name.endswith(f".{_INTEGERS}") else "float32", values(array)
+def _checked(name: str, array: Array) -> NDArray[Any]:
+    """One array of an answer, where it lies."""
+    expected, found = _TYPES.get(name.partition(".")[2], "float32"), values(array)
     if found.dtype != expected:
         raise ValueError(f"array '{name}': expected {expected}, found {found.dtype}")
-    tensor = torch.from_numpy(found.copy())
-    refuse_large(tensor)
-    return tensor
+    return found
 
 
-def _update(client: int, answer: _Answer, sent: Tensors) -> Update:
+def _update(
+    turn: Turn, answer: _Answer, arrays: Mapping[str, NDArray[Any]], size: int, frozen: Tensor | None
+) -> Update:
+    sent = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    if _VECTOR in sent and travels_encoded(turn.wire, frozen):
+        raise ValueError("expected the bytes of a vector, found the vector")
+    if _ENCODED in sent and turn.wire is not None:
+        sent[_VECTOR] = opened(turn.wire, sent.pop(_ENCODED), size, frozen)
+    for tensor in sent.values():
+        refuse_large(tensor)
     return Update(
-        client,
+        turn.client,
         sent.get(_VECTOR),
         answer.examples,
         answer.metrics,

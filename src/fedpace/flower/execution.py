@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedpace.core import Buffers, ClientError, Device, Layout, Update, one_line
 from fedpace.data import Federation
 from fedpace.engine import CLASSIFICATION, Execution, Executor, Turn, Worker
-from fedpace.flower._replies import UNREADABLE, content_of, exchange, late_replies, why
+from fedpace.flower._replies import UNREADABLE, Replies, content_of, exchange, late_replies, why
 from fedpace.flower._wire import answers_from, model_record, to_record, turns_record
 from fedpace.flower.secure import SecureExchange, secure_update
 from fedpace.server import Collected, Secure, Weighing
@@ -26,6 +26,7 @@ log = logging.getLogger("fedpace")
 
 WORK, WHO = "train.fedpace", "query.fedpace"  # message types that our ClientApp answers
 NO_NODE = "no node answers for it"
+LIFE = 2  # times as long as a node may take a message is good for: its reply may have to wait for its turn
 
 
 class OnGrid(Executor):
@@ -80,17 +81,20 @@ class FlowerExecution(Execution):
     def run(
         self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
     ) -> Iterator[Update]:
-        """Send, wait, and yield the answers in the order of the turns."""
-        by_client: dict[int, list[Turn]] = {}
+        """Send, wait, and yield the answers in the order of the turns, each read when its turn comes."""
+        extras, asked = extras or {}, dict[int, list[Turn]]()
         for turn in turns:
             if turn.client >= 0:
-                by_client.setdefault(turn.client, []).append(turn)
-        remote = self._ask(by_client, vector, buffers, extras or {}) if by_client else {}
+                asked.setdefault(turn.client, []).append(turn)
+        left = {client: len(its_turns) for client, its_turns in asked.items()}
+        heard = self._ask(asked, vector, buffers, extras) if asked else {}
         for turn in turns:
             if turn.client < 0:
-                yield self._local.answer(turn, vector, buffers, extras or {})
-            else:
-                yield remote[turn.client].pop(0)
+                yield self._local.answer(turn, vector, buffers, extras)
+                continue
+            left[turn.client] -= 1  # after the last one, its reply is let go
+            answers = heard[turn.client] if left[turn.client] else heard.pop(turn.client)
+            yield next(answers)
 
     def sums(
         self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor], weighing: Weighing
@@ -112,35 +116,40 @@ class FlowerExecution(Execution):
         """Nodes outlive a run: nothing to stop."""
 
     def _ask(
-        self, by_client: Mapping[int, list[Turn]], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]
-    ) -> dict[int, list[Update]]:
+        self, asked: Mapping[int, list[Turn]], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]
+    ) -> dict[int, Iterator[Update]]:
+        """Send each client its turns; what it will answer."""
         self._learn_nodes()
         model, common = model_record(vector, buffers), to_record(extras)
-        nodes = {client: self._nodes[client] for client in by_client if client in self._nodes}
+        nodes = {client: self._nodes[client] for client in asked if client in self._nodes}
         messages = {
-            node: Message(turns_record(model, common, by_client[client]), node, WORK, ttl=self._timeout)
+            node: Message(turns_record(model, common, asked[client]), node, WORK, ttl=LIFE * self._timeout)
             for client, node in nodes.items()
         }
-        replies = exchange(self._grid, messages, self._timeout)
-        self._doubt(messages.keys() - replies.keys())
+        replies = Replies(self._grid, messages, self._timeout)
         return {
-            client: self._answers(client, len(turns), nodes.get(client), replies) for client, turns in by_client.items()
+            client: self._answers(turns, nodes.get(client), replies, len(vector), extras)
+            for client, turns in asked.items()
         }
 
-    def _answers(self, client: int, turns: int, node: int | None, replies: Mapping[int, Message]) -> list[Update]:
-        reply = None if node is None else replies.get(node)
-        if node is None:
-            failure = NO_NODE
-        elif reply is None:
+    def _answers(
+        self, turns: Sequence[Turn], node: int | None, replies: Replies, size: int, extras: Mapping[str, Tensor]
+    ) -> Iterator[Update]:
+        """A client's answers to its turns. Its reply is waited for when the first one is asked for."""
+        reply, failure = None if node is None else replies.of(node), NO_NODE
+        if node is not None and reply is None:
             failure = f"no answer within {self._timeout:g} s"
-        elif reply.has_error():
+            self._doubt([node])
+        elif reply is not None and reply.has_error():
             failure = f"its node failed: {one_line(reply.error.reason or '')}"
-        else:
+        elif reply is not None:
             try:
-                return answers_from(reply.content, client, turns)
+                yield from answers_from(reply.content, turns, size, extras)
+                return
             except UNREADABLE as error:
                 failure = f"its answer cannot be read ({type(error).__name__}: {why(error)})"
-        return [Update(client, failure=failure) for _ in range(turns)]
+        for turn in turns:  # one more than is asked for, where some could be read: nobody takes it
+            yield Update(turn.client, failure=failure)
 
     def _wait_for_nodes(self, seconds: float) -> None:
         """Until every client has a node; what is missing after ``seconds`` is left out, but not everything may be."""

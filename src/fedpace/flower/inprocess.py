@@ -17,7 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 
 class InProcessGrid(Grid):
-    """``nodes`` virtual nodes, each with its own context, in this process; messages are answered one by one."""
+    """``nodes`` virtual nodes, each with its own context, in this process. They answer when answers are pulled."""
 
     def __init__(
         self, app: ClientApp, nodes: int, run_config: dict[str, bool | float | int | str] | None = None
@@ -31,7 +31,7 @@ class InProcessGrid(Grid):
             )
             for node in range(nodes)
         }
-        self._names, self._replies = count(), dict[str, Message]()
+        self._names, self._sent = count(), dict[str, Message]()
 
     def set_run(self, run: Run) -> None:
         """Take part in another run."""
@@ -53,21 +53,26 @@ class InProcessGrid(Grid):
         return list(self.contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Answer the messages at once."""
+        """Keep the messages until their answers are asked for."""
         found = []
         for message in messages:
             found.append(str(next(self._names)))
             message.metadata.__dict__["_message_id"] = found[-1]  # as Flower's grids do
-            self._replies[found[-1]] = self._answer(message)
+            self._sent[found[-1]] = message
         return found
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """The answers, each once."""
-        return [self._replies.pop(name) for name in message_ids if name in self._replies]
+        sent = [self._sent.pop(name) for name in message_ids if name in self._sent]
+        return [reply for message in sent for reply in self.replies(message)]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Answer the messages at once."""
         return self.pull_messages(self.push_messages(messages))
+
+    def replies(self, message: Message) -> list[Message]:
+        """What a node replies to a message: one answer."""
+        return [self._answer(message)]
 
     def _answer(self, message: Message) -> Message:
         node = message.metadata.dst_node_id
