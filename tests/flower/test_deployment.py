@@ -16,7 +16,7 @@ from .deployment import HOST, MISSING, PATIENCE, RECIPE, Deployment, wait_until
 
 CLIENTS, ROUNDS = 3, 5
 SETTINGS = {"data.source": "digits", "model": "linear", "rounds": ROUNDS, "local.max_steps": 3}
-SETTINGS |= {"measuring.per_client": 0}
+SETTINGS |= {"measuring.per_client": 0, "wire": "int8"}
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
 

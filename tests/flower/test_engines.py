@@ -371,7 +371,7 @@ def test_simulation_without_ray_says_what_to_install(monkeypatch):
 def test_simulation_on_ray_is_bitwise_the_local_engine(kind, kinds, tmp_path):
     """In a process of its own, because Ray leaves processes and files open."""
     pytest.importorskip("ray")
-    chosen = {**FAST, **kinds[kind]}
+    chosen = {**FAST, **kinds[kind], "wire": {"table": "int8", "text": "signs"}[kind]}
     settings = [part for key, value in chosen.items() for part in ("--set", f"{key}={toml(value)}")]
     command = [
         str(Path(sys.executable).parent / "fedpace"),

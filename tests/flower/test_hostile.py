@@ -139,10 +139,10 @@ RUNS = {
     "scaffold": {},
     "fedrep": {"model": "small_cnn", "data.partition.test_share": 0.3},
     "fedgga": {},
-    "gma": {},
+    "gma": {"wire": "signs"},
     "fedpac": {"model": "small_cnn", "data.partition.test_share": 0.3},
     "fedcp": {"model": "small_cnn", "data.partition.test_share": 0.3},
-    "fedprox": {},
+    "fedprox": {"wire": "int8"},
     "apfl": {"data.partition.test_share": 0.3},
 }
 

@@ -7,8 +7,21 @@ import torch
 
 from fedpace.aggregation import Bucketing
 from fedpace.core import Layout, Update
-from fedpace.server import Annealing, AskProbes, AskSums, AskUpdates, Exchange, Round, Schedule, ServerSGD, Stage
+from fedpace.server import (
+    Annealing,
+    AskProbes,
+    AskSums,
+    AskUpdates,
+    Exchange,
+    Freezing,
+    Pace,
+    Round,
+    Schedule,
+    ServerSGD,
+    Stage,
+)
 from fedpace.server.annealing import StaleSum
+from fedpace.wire import BF16, Float32, Int8, Signs
 from tests.stages import stage_with
 
 from .helpers import LAYOUT, THETA, buffers, play_round, server, updates
@@ -50,6 +63,23 @@ def with_statistics(stage, policy="weighted_mean", layout=LAYOUT):
 def test_bytes_of_a_round(stage, policy, up, down):
     report, _ = play_round(with_statistics(stage, policy), clients=N)
     assert (report.bytes_up, report.bytes_down) == (4 * N * up, 4 * N * down)
+
+
+@pytest.mark.parametrize("wire", [Float32(), BF16(), Int8(block=4), Signs(block=4)], ids=repr)
+def test_vectors_of_clients_take_the_bytes_of_their_format(wire):
+    """Statistics, gradients of probes and whatever goes to clients take 4 bytes a number, whatever the format."""
+    base = Stage(search=Annealing(k=2), exchanges=(Exchange(), GRADIENT))
+    report, _ = play_round(with_statistics(base, "mean"), clients=N, fails=(1,), wire=wire)
+    assert report.bytes_up == (N - 1) * (3 * 4 * (D + 1) + 2 * wire.bytes_for(D) + 4 * B)
+    assert report.bytes_down == 4 * N * (4 * (D + B) + SEEDS)
+
+
+@pytest.mark.parametrize("wire", [Float32(), Int8(block=4), Signs(block=4)], ids=repr)
+def test_frozen_coordinates_take_no_bytes(wire):
+    freezes = Freezing(share=0.5, per_round=0.5)
+    here = server(Schedule(base=stage_with(pace=Pace(), freezes=freezes)))
+    first, second = (play_round(here, number, clients=N, wire=wire)[0] for number in range(2))
+    assert (first.bytes_up, second.bytes_up) == (N * wire.bytes_for(D), N * wire.bytes_for(D // 2))
 
 
 def test_the_papers_search_sends_nine_gradients():

@@ -15,6 +15,7 @@ _ASPECTS = {
     "optimizer": ("local.optimizer", "local.momentum", "local.weight_decay"),
     "learning rate": ("local.lr", "local.rate"),
     "precision": ("local.precision",),
+    "format on the wire": ("wire",),
     "privacy": ("privacy", "local.private"),
     "rounds": ("rounds",),
     "evaluation": ("measuring.every", "measuring.per_client", "measuring.clients"),

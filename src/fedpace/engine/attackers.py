@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from fedpace.attacks import Attack
-from fedpace.core import ConfigError, DataError, Update, numpy_stream, torch_stream
+from fedpace.core import ConfigError, DataError, Update, derive, numpy_stream, torch_stream
 from fedpace.data import Federation, Shard, Shards, shards_of
 from fedpace.data.examples import Indices
 from fedpace.engine.cohort import drawn
+from fedpace.wire import Wire
 
 TRIED = 100  # attackers whose falsified examples are looked at before training
 
@@ -94,8 +95,8 @@ class Attackers:
             return federation
         return replace(federation, clients=_Poisoned(shards_of(federation.clients), self.clients, self.attack))
 
-    def forged(self, answers: Iterable[Update], number: int) -> Iterator[Update]:
-        """The answers of a round, those of attackers as they want them."""
+    def forged(self, answers: Iterable[Update], number: int, wire: Wire) -> Iterator[Update]:
+        """The answers of a round, those of attackers as they want them, as far as their format carries it."""
         kept = [answer.owned() for answer in answers]
         liars = [at for at, answer in enumerate(kept) if answer.client in self.clients and answer.vector is not None]
         honest = [answer.vector for answer in kept if answer.client not in self.clients and answer.vector is not None]
@@ -103,5 +104,6 @@ class Attackers:
             own = torch.stack([kept[at].vector for at in liars])  # type: ignore[misc]  # those without were left out
             rows = self.attack.forged(torch.stack(honest), own, torch_stream(self.seed, "attack", number))
             for at, row in zip(liars, rows, strict=True):
-                kept[at] = replace(kept[at], vector=row, examples=self.attack.claimed(kept[at].examples))
+                sent = wire.carried(row, derive(self.seed, "attack", number, kept[at].client))
+                kept[at] = replace(kept[at], vector=sent, examples=self.attack.claimed(kept[at].examples))
         yield from kept

@@ -9,8 +9,9 @@ from fedpace.core import ConfigError, DataError, Device, Layout, devices
 from fedpace.data import Federation
 from fedpace.engine.attackers import Attackers
 from fedpace.methods import Method, methods
-from fedpace.server import Schedule
+from fedpace.server import Privacy, Schedule, Secure
 from fedpace.tasks import Task
+from fedpace.wire import Wire
 
 
 def check_personal(local: Method, schedule: Schedule, federation: Federation, layout: Layout) -> None:
@@ -108,3 +109,29 @@ def check_trusted(schedule: Schedule, population: int, in_a_round: int, attacker
             if in_a_round < population:
                 warnings.append(f"{trusts}: rounds without that client take no step")
     return warnings
+
+
+def check_wire(
+    wire: Wire, schedule: Schedule, privacy: Privacy | None, secure: Secure | None, *, everybody: bool
+) -> None:
+    """Refuse a format that rounds where it saves nothing, or where more is read from a vector than it says.
+
+    ``everybody`` says whether all clients take part in every round.
+    """
+    name = wire.registered_name()
+    if secure is not None and not wire.lossless:
+        raise ConfigError(
+            "secure: clients add up whole numbers of 8 bytes, to which they round by themselves; expected wire = "
+            f"'float32', found '{name}'"
+        )
+    if privacy is not None and privacy.sampling == "fixed" and wire.keeps_residual and not everybody:
+        raise ConfigError(
+            f"privacy: with wire = '{name}' a client sends what it lost in earlier rounds, and that fixed cohorts are "
+            "drawn anew no longer hides in which; expected sampling = 'poisson', or residual = 'lost' with this wire"
+        )
+    for stage in schedule.all:
+        if any(exchange.counts for exchange in stage.exchanges) and not wire.tells_zero:
+            raise ConfigError(
+                f"stage '{stage.name}' counts conflict where a client moved, and wire = '{name}' does not tell where "
+                "it did not; expected 'int8', 'bf16' or 'float32'"
+            )

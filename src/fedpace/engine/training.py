@@ -37,6 +37,7 @@ from fedpace.engine.checks import (
     check_private_steps,
     check_task,
     check_trusted,
+    check_wire,
 )
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.description import Upgrade
@@ -144,6 +145,8 @@ class Training:
         self.warnings += plan.measuring.check(len(federation), personal=plan.local.personal)
         check_borne(plan.schedule, len(federation), plan.attackers)
         self.warnings += check_trusted(plan.schedule, len(federation), self.cohort_size, plan.attackers)
+        everybody = self.cohort_size == len(federation)
+        check_wire(plan.wire, plan.schedule, plan.privacy, execution.secure, everybody=everybody)
         self._execution = execution
         self._listeners = list(listeners)
         layout = self._model.layout
@@ -312,7 +315,7 @@ class Training:
                     turns = self._turns(question, number)
                     answers = waited.over(self._execution.run(turns, *model, question.extras))
                     attackers = self.plan.attackers
-                    question.answer(answers if attackers is None else attackers.forged(answers, number))
+                    question.answer(answers if attackers is None else attackers.forged(answers, number, self.plan.wire))
                 case AskSums():
                     turns = self._turns(question, number)
                     with waited:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain, islice
 from math import inf, isfinite
 from time import monotonic, sleep
@@ -68,8 +68,12 @@ class Replies:
         self._grid, self._found = grid, dict[int, Message]()
         self._end = monotonic() + (0.0 if isinstance(grid, InProcessGrid) else timeout)
         names = {node: message.metadata.message_id for node, message in messages.items()}
-        # Flower refuses a message to a node that is gone.
         self._waiting = {node: name for node, name in names.items() if name in accepted}
+
+    @property
+    def awaited(self) -> Set[int]:
+        """The nodes whose replies are still to come; Flower takes no message to a node that is gone."""
+        return self._waiting.keys()
 
     def of(self, node: int) -> Message | None:
         """A node's reply, each once; nothing if it does not come in time."""

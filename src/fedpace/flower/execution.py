@@ -127,8 +127,9 @@ class FlowerExecution(Execution):
             for client, node in nodes.items()
         }
         replies = Replies(self._grid, messages, self._timeout)
+        reached = {client: node for client, node in nodes.items() if node in replies.awaited}
         return {
-            client: self._answers(turns, nodes.get(client), replies, len(vector), extras)
+            client: self._answers(turns, reached.get(client), replies, len(vector), extras)
             for client, turns in asked.items()
         }
 

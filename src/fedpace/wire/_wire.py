@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedpace.core import Named, Registry
+from fedpace.core import Named, Registry, devices
 
 
 class Wire(Named, ABC):
@@ -49,6 +49,12 @@ class Wire(Named, ABC):
             expected = f"{self.bytes_for(size)} bytes of '{self.registered_name()}' for {size} coordinates"
             raise ValueError(f"expected {expected}, found {tuple(data.shape)}")
         return self.decode(data, size)
+
+    def carried(self, vector: Tensor, seed: int) -> Tensor:
+        """What arrives of a vector, wherever it lies."""
+        if self.lossless:
+            return vector
+        return self.decode(self.encode(devices.to_host(vector), seed), len(vector)).to(vector.device)
 
 
 class Lossy(Wire):
