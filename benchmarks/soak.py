@@ -20,6 +20,7 @@ from subprocess import Popen
 from tempfile import mkdtemp
 from time import monotonic, sleep
 
+from benchmarks.programs import memory
 from rich.console import Console
 from rich.table import Table
 from tests.flower.deployment import HOST, Deployment, wait_until
@@ -32,22 +33,6 @@ SETTINGS |= {"local.max_steps": 3, "measuring.per_client": 0, "aggregate.rule": 
 DISTURB = (10.0, 40.0)  # seconds between two disturbances
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 HOSTILE = Path(__file__).parent / "hostile"
-
-
-def memory(root: int) -> dict[str, float]:
-    """MB that each program holds which a process has begun, or one that it has begun."""
-    found: Counter[str] = Counter()
-    waiting = [root]
-    while waiting:
-        process = Path("/proc", str(waiting.pop()))
-        try:
-            waiting += map(int, (process / "task" / process.name / "children").read_text().split())
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            name = next(Path(word.decode()).name for word in words[1:] if word and not word.startswith(b"-"))
-            found[name] += int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-        except (OSError, StopIteration):
-            continue  # it has ended
-    return dict(found)
 
 
 class Nodes:

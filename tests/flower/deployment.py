@@ -73,13 +73,13 @@ class Deployment:
         script = ["bash", str(RECIPE / "supernode.sh"), HOST, self.port, str(client), str(self.clients), free_port()]
         return self.start(f"node{client}", script, **environment)
 
-    def run(self, settings, *options):
+    def run(self, settings, *options, preset="fedpace", out="run", timeout=120):
         settings = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        command = [str(BIN / "fedpace"), "run", "fedpace", "--engine", "flower-deployment", "--superlink", "fedpace"]
-        return self.start("run", [*command, "--out", "run", "--timeout", "120", *settings, *options])
+        command = [str(BIN / "fedpace"), "run", preset, "--engine", "flower-deployment", "--superlink", "fedpace"]
+        return self.start(out, [*command, "--out", out, "--timeout", str(timeout), *settings, *options])
 
-    def rounds(self):
-        return read_rounds(self.folder / "run")
+    def rounds(self, out="run"):
+        return read_rounds(self.folder / out)
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
