@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 BLOCK = 1024
 """Coordinates that share a scale: 4 bytes among so many cost little, and few blocks lie in two layers at once."""
@@ -18,12 +18,21 @@ def count(size: int, block: int) -> int:
     return -(-size // block)
 
 
-def in_blocks(vector: Tensor, block: int) -> Tensor:
-    """A row per block, in memory of its own; the last one is filled up with zeros."""
-    width = max(min(block, len(vector)), 1)  # of a short vector there is one block, and nothing to fill up
-    return pad(vector, (0, -len(vector) % width)).view(-1, width)
+def in_blocks(vector: Tensor, block: int) -> list[Tensor]:
+    """The same memory as a matrix with a block in each row, and as one with a shorter block if one is left over.
+
+    >>> [tuple(rows.shape) for rows in in_blocks(torch.zeros(2049), 1024)]
+    [(2, 1024), (1, 1)]
+    """
+    whole = len(vector) // block * block
+    parts = (vector[:whole], block), (vector[whole:], len(vector) - whole)
+    return [part.view(-1, width) for part, width in parts if len(part)]
 
 
-def joined(rows: Tensor, size: int) -> Tensor:
-    """The vector of which these are the blocks."""
-    return rows.flatten()[:size]
+def scaled(numbers: Tensor, scales: Tensor, block: int) -> Tensor:
+    """Each number times the scale of its block."""
+    found = torch.empty(len(numbers))
+    for rows, into in zip(in_blocks(numbers, block), in_blocks(found, block), strict=True):
+        own, scales = scales[: len(rows), None], scales[len(rows) :]
+        torch.mul(rows, own, out=into)
+    return found

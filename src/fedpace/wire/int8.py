@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedpace.wire._blocks import BLOCK, count, in_blocks, joined
+from fedpace.wire._blocks import BLOCK, count, in_blocks, scaled
 from fedpace.wire._wire import Lossy, bits, wires
 
 STEPS = 127
@@ -34,14 +34,17 @@ class Int8(Lossy):
 
     def encode(self, vector: Tensor, seed: int) -> Tensor:
         """Scales, then whole numbers. Values that are not finite do not arrive finite."""
-        rows = in_blocks(vector, self.block)
-        # A little less than exact, or 127 times the scale could be infinite.
-        scales = torch.nextafter(rows.abs().amax(dim=1, keepdim=True) / STEPS, torch.zeros(()))
-        numbers = rows.div_(scales).round_().clamp_(-STEPS, STEPS).nan_to_num_(0.0).to(torch.int8)
-        return torch.cat([bits(scales.flatten(), torch.uint8), bits(joined(numbers, len(vector)), torch.uint8)])
+        scales, numbers = [vector[:0]], [torch.empty(0, dtype=torch.int8)]
+        for rows in in_blocks(vector, self.block):
+            largest = torch.maximum(rows.amax(dim=1, keepdim=True), -rows.amin(dim=1, keepdim=True))
+            # A little less than exact, or 127 times the scale could be infinite.
+            scale = torch.nextafter(largest / STEPS, torch.zeros(()))
+            steps = rows.div(scale).round_().clamp_(-STEPS, STEPS).nan_to_num_(0.0)
+            scales.append(scale.flatten())
+            numbers.append(steps.to(torch.int8).flatten())
+        return torch.cat([bits(torch.cat(scales), torch.uint8), bits(torch.cat(numbers), torch.uint8)])
 
     def decode(self, data: Tensor, size: int) -> Tensor:
         """Scale times number."""
         scales, numbers = data.split([4 * count(size, self.block), size])  # type: ignore[no-untyped-call]
-        rows = in_blocks(numbers.view(torch.int8).float(), self.block)
-        return joined(rows.mul_(bits(scales, torch.float32)[:, None]), size)
+        return scaled(numbers.view(torch.int8), bits(scales, torch.float32), self.block)

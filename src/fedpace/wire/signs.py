@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedpace.core import numpy_stream
-from fedpace.wire._blocks import BLOCK, count, in_blocks, joined
+from fedpace.wire._blocks import BLOCK, count, in_blocks, scaled
 from fedpace.wire._wire import Lossy, bits, wires
 
 
@@ -39,19 +39,18 @@ class Signs(Lossy):
 
     def encode(self, vector: Tensor, seed: int) -> Tensor:
         """Scales, then bits. Values that are not finite do not arrive finite, nor does the rest of their block."""
-        rows = in_blocks(vector, self.block)
-        lengths = torch.full((len(rows), 1), rows.shape[1])
-        lengths[-1:] -= rows.numel() - len(vector)
-        scales = rows.abs().sum(dim=1, keepdim=True, dtype=torch.float64).div_(lengths).float()
+        scales = [vector[:0]]
+        for rows in in_blocks(vector, self.block):
+            total = torch.linalg.vector_norm(rows, 1, dim=1, dtype=torch.float64)
+            scales.append(total.div_(rows.shape[1]).float())
         positive = (vector > 0).numpy()
         zeros = np.flatnonzero(vector.numpy() == 0)
         positive[zeros] = numpy_stream(seed, "signs of zeros").integers(2, size=len(zeros), dtype=bool)
         packed = torch.from_numpy(np.packbits(positive))
-        return torch.cat([bits(scales.flatten(), torch.uint8), packed])
+        return torch.cat([bits(torch.cat(scales), torch.uint8), packed])
 
     def decode(self, data: Tensor, size: int) -> Tensor:
         """Scale times sign."""
         scales, packed = data.split([4 * count(size, self.block), -(-size // 8)])  # type: ignore[no-untyped-call]
-        signs = torch.from_numpy(np.unpackbits(packed.numpy(), count=size)).float().mul_(2).sub_(1)
-        rows = in_blocks(signs, self.block).mul_(bits(scales, torch.float32)[:, None])
-        return joined(rows, size)
+        signs = torch.from_numpy(np.unpackbits(packed.numpy(), count=size)).view(torch.int8).mul_(2).sub_(1)
+        return scaled(signs, bits(scales, torch.float32), self.block)
