@@ -142,7 +142,7 @@ def test_frozen_coordinates_do_not_travel(wire):
 
 def test_updates_and_gradients_have_residuals_of_their_own(tmp_path):
     run(tmp_path / "run", wire=Int8(), schedule=Schedule(base=GRADIENTS), rounds=1)
-    files = sorted((tmp_path / "run" / "clients").iterdir())
+    files = sorted((tmp_path / "run" / "clients").glob("*.safetensors"))
     assert len(files) == 5
     assert set(load_file(files[0])) == {f"{RESIDUAL}turn", f"{RESIDUAL}gradient"}
 
@@ -164,7 +164,7 @@ def test_a_client_that_diverged_is_dropped_and_named_whatever_the_format(wire, e
     assert [[(each.client, each.reason) for each in record.dropped] for record in outcome.records] == [
         [(1, "not finite")]
     ] * 2
-    kept = {path.name[:5] for path in (tmp_path / "run").glob("clients/*")}
+    kept = {path.name[:5] for path in (tmp_path / "run").glob("clients/*.safetensors")}
     assert kept == ({"00000", "00002", "00003", "00004"} if wire.keeps_residual else set())
 
 

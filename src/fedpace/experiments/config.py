@@ -180,9 +180,9 @@ class RunConfig(Settings):
     of lists of methods. Clients train for so many ``rounds``; stages of a preset move along with their number. The
     ``seed`` decides about partition, initial model and training. The ``task`` is what is learnt, by default what the
     targets suggest. ``buffers`` says what becomes of BatchNorm statistics. ``attackers`` is the share of all clients
-    that do the ``attack`` instead of what they should. The ``device`` is auto, cpu, cuda, cuda:1 and so on, or mps.
-    ``durability`` is what finished rounds survive: the end of the process, or a failure of the power. Rounds are logged
-    live to what ``track`` lists.
+    that do the ``attack`` instead of what they should. The ``wire`` is the format in which what clients send travels.
+    The ``device`` is auto, cpu, cuda, cuda:1 and so on, or mps. ``durability`` is what finished rounds survive: the end
+    of the process, or a failure of the power. Rounds are logged live to what ``track`` lists.
     """
 
     method: str = "fedavg"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import SerializeAsAny
 from torch import Tensor
 
-from fedpace.core import Named, Registry, devices
+from fedpace.core import Named, Registry, by_name, devices
 
 
 class Wire(Named, ABC):
@@ -75,6 +76,7 @@ class Lossy(Wire):
 
 
 wires: Registry[Wire] = Registry("wire", Wire)
+AnyWire = SerializeAsAny[Annotated[Wire, by_name(wires, "float32")]]  # a field for a format: its name or its table
 
 
 def bits(tensor: Tensor, dtype: torch.dtype) -> Tensor:
