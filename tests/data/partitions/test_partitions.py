@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpace.core import ConfigError, PartitionError, numpy_stream
-from fedpace.data import Dirichlet, Iid, LeaveOneDomainOut, Partition, Practical, SortedShards, load, partitions
+from fedpace.data import Dirichlet, Hands, Iid, LeaveOneDomainOut, Partition, Practical, SortedShards, load, partitions
 from fedpace.data.partitions import ClientsPartition, DirichletHsu
-from fedpace.data.partitions.dirichlet import largest_remainders
+from fedpace.data.partitions.dirichlet import largest_remainders, top_up
 
 from ..helpers import toy
 from .helpers import shares
@@ -124,6 +124,22 @@ def test_dirichlet_tops_up_to_min_size(seed, min_size):
         Dirichlet(clients=5, alpha=0.01, min_size=min_size).assign(toy(np.arange(100) % 2), numpy_stream(seed)).train
     )
     assert min(map(len, hands)) >= min_size
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=20), seeds)
+@settings(max_examples=60, deadline=None)
+def test_the_largest_client_gives_to_the_smallest_until_all_have_enough(sizes, seed):
+    least = sum(sizes) // len(sizes)
+    dealt = Hands.dealt(np.arange(sum(sizes)), sizes)
+    expected, rng = list(dealt), numpy_stream(seed)
+    while min(map(len, expected)) < least:
+        now = [len(hand) for hand in expected]
+        poor, rich = np.argmin(now), np.argmax(now)
+        given = rng.integers(now[rich])
+        expected[poor] = np.append(expected[poor], expected[rich][given])
+        expected[rich] = np.delete(expected[rich], given)
+    found = top_up(dealt, least, numpy_stream(seed))
+    assert [hand.tolist() for hand in found] == [hand.tolist() for hand in expected]
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=8), st.integers(0, 1000))

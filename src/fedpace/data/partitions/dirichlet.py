@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -32,8 +35,7 @@ class Dirichlet(ClientsPartition):
         counts = [largest_remainders(share, len(own)) for share, own in zip(shares, by_class, strict=True)]
         parts = Hands.dealt(np.concatenate(by_class), np.concatenate(counts))  # those of a class, client after client
         by_client = np.arange(len(parts)).reshape(-1, self.clients).T.ravel()
-        hands = parts.chosen(by_client).merged(len(by_class))
-        return Assignment(hands if hands.sizes.min() >= self.min_size else top_up(list(hands), self.min_size, rng))
+        return Assignment(top_up(parts.chosen(by_client).merged(len(by_class)), self.min_size, rng))
 
 
 def largest_remainders(proportions: NDArray[np.float64], total: int) -> Indices:
@@ -49,14 +51,24 @@ def largest_remainders(proportions: NDArray[np.float64], total: int) -> Indices:
     return counts
 
 
-def top_up(hands: list[Indices], min_size: int, rng: np.random.Generator) -> list[Indices]:
-    """Move random examples from the largest to the smallest client until everyone has ``min_size``."""
-    sizes = np.array([len(hand) for hand in hands])
-    while sizes.min() < min_size:
-        poor, rich = sizes.argmin(), sizes.argmax()
-        given = rng.integers(sizes[rich])
-        hands[poor] = np.append(hands[poor], hands[rich][given])
-        hands[rich] = np.delete(hands[rich], given)
-        sizes[poor] += 1
-        sizes[rich] -= 1
-    return hands
+def top_up(hands: Hands, min_size: int, rng: np.random.Generator) -> Sequence[Indices]:
+    """Move random examples from the largest to the smallest client until everyone has ``min_size``.
+
+    Nobody who gives has fewer than that afterwards: all together have enough.
+    """
+    sizes = list(enumerate(hands.sizes.tolist()))
+    poor = [(size, client) for client, size in sizes if size < min_size]
+    rich = [(-size, client) for client, size in sizes if size > min_size]
+    heapify(poor)
+    heapify(rich)
+    changed: dict[int, Indices] = {}
+    while poor:
+        (size, taker), (minus, giver) = heappop(poor), heappop(rich)
+        own, given = changed.get(giver, hands[giver]), rng.integers(-minus)
+        changed[taker] = np.append(changed.get(taker, hands[taker]), own[given])
+        changed[giver] = np.delete(own, given)
+        if size + 1 < min_size:
+            heappush(poor, (size + 1, taker))
+        if -minus - 1 > min_size:
+            heappush(rich, (minus + 1, giver))
+    return [changed.get(client, hand) for client, hand in enumerate(hands)] if changed else hands
