@@ -39,6 +39,10 @@ bench: $(VENV)/.installed-dev
 peers: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.peers
 
+# Beside other frameworks, which it installs into an environment of their own. See docs/performance.md.
+peers: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.peers
+
 docs: $(VENV)/.installed-dev
 	$(BIN)/pip install -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
