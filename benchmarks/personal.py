@@ -19,7 +19,8 @@ import torch
 from rich.console import Console
 from rich.table import Column, Table
 
-from fedpace.engine import Listener, Record
+from fedpace.core import RoundRecord
+from fedpace.engine import Listener
 from fedpace.engine.states import ClientStates
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.run import execute
@@ -49,7 +50,7 @@ class Clock(Listener):
     def _begin(self) -> None:
         self._spent, self._start = {"work": 0.0, "state": 0.0}, perf_counter()
 
-    def finished_round(self, record: Record) -> None:
+    def finished_round(self, record: RoundRecord) -> None:
         """Note the round, and begin the next one."""
         self.overheads.append(perf_counter() - self._start - self._spent["work"])
         self.storing.append(self._spent["state"])

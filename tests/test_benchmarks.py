@@ -1,5 +1,6 @@
 """The comparison with other frameworks: everybody does the same work, and its tables say what was measured."""
 
+import importlib
 import io
 import json
 import subprocess
@@ -18,6 +19,7 @@ from benchmarks.contest.tables import Row
 from rich.console import Console
 from torch import nn
 
+BENCHMARKS = Path(peers.__file__).parent
 ROUNDS = 2
 
 
@@ -161,3 +163,11 @@ def test_without_an_environment_those_that_are_installed_here_take_part(tmp_path
     assert found.python == sys.executable
     assert "torch" in found.versions
     assert "those that are installed here take part" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in BENCHMARKS.glob("*.py")))
+def test_every_benchmark_can_be_imported(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))  # they are run as scripts, too
+    assert callable(
+        getattr(importlib.import_module(f"benchmarks.{name}"), "byzfl" if name == "byzfl_rules" else "main")
+    )
