@@ -33,8 +33,9 @@ class Update:
     is none, in one short line. ``extras`` are sent along with the vector (SCAFFOLD's change of control). ``state`` is
     never sent: the client keeps it for its next turn; ``None`` leaves what it kept before. ``norm`` is the vector's,
     once the server's guard has measured it. ``encoded`` are the bytes as which the vector travels, where it does not
-    travel as it is; only who sends it needs them. The tensors belong to whoever produced them and may be overwritten
-    when the next answer is asked for.
+    travel as it is; only who sends it needs them. ``discount`` multiplies the update's weight, because it is old;
+    whoever carries updates sets it, never the client. The tensors belong to whoever produced them and may be
+    overwritten when the next answer is asked for.
     """
 
     client: int
@@ -47,6 +48,7 @@ class Update:
     state: Tensors | None = None
     norm: float | None = None
     encoded: Tensor | None = None
+    discount: float = 1.0
 
     def __post_init__(self) -> None:
         if self.failure is not None:

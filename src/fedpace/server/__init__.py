@@ -20,6 +20,14 @@ from fedpace.server.pruning import Pruner, Pruning
 from fedpace.server.round import Ask, AskProbes, AskSums, AskUpdates, Round
 from fedpace.server.schedule import AnyOptimizer, AnyPace, Exchange, Schedule, Stage
 from fedpace.server.server import ExchangeReport, Server
+from fedpace.server.staleness import (
+    AnyStaleness,
+    ConstantStaleness,
+    HingeStaleness,
+    PolynomialStaleness,
+    Staleness,
+    staleness_weights,
+)
 from fedpace.server.sums import FEWEST, HIGHEST_BOUND, Collected, Secure, Weighing
 
 __all__ = [
@@ -29,6 +37,7 @@ __all__ = [
     "Annealing",
     "AnyOptimizer",
     "AnyPace",
+    "AnyStaleness",
     "Ask",
     "AskProbes",
     "AskSums",
@@ -38,12 +47,15 @@ __all__ = [
     "BufferPolicy",
     "Clipping",
     "Collected",
+    "ConstantStaleness",
     "Exchange",
     "ExchangeReport",
     "Fixed",
     "Freezing",
     "Guard",
+    "HingeStaleness",
     "Pace",
+    "PolynomialStaleness",
     "Privacy",
     "PrivateRound",
     "Pruner",
@@ -60,9 +72,11 @@ __all__ = [
     "ServerYogi",
     "ShuffledPace",
     "Stage",
+    "Staleness",
     "Weighing",
     "clippings",
     "frozen_by",
     "optimizers",
     "paces",
+    "staleness_weights",
 ]

@@ -26,7 +26,7 @@ class BufferStream:
         self._integers: torch.Tensor | None = None
         self._total = 0.0
 
-    def add(self, buffers: Buffers | None, examples: int) -> None:
+    def add(self, buffers: Buffers | None, examples: float) -> None:
         """Take one client's buffers."""
         if buffers is None or self.policy in ("local", "keep_server"):
             return

@@ -39,8 +39,8 @@ class Parts:
         """The rule's."""
         return self._stream.diagnostics
 
-    def add(self, vector: Tensor, weight: float, examples: int) -> None:
-        """Take one client's update, of this ``weight`` in the rule."""
+    def add(self, vector: Tensor, weight: float, examples: float) -> None:
+        """Take one client's update, of this ``weight`` in the rule and of so many ``examples`` in the rest."""
         self._stream.add(self._layout.take(vector, self._ruled), weight)
         if self._rest.names:
             self._mean.add(self._layout.take(vector, self._rest), examples)

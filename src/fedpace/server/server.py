@@ -160,12 +160,12 @@ class Server:
                 server_side.learn(replace(update, extras=devices.moved(update.extras, devices.HOST)))
                 report.extras += sum(tensor.numel() for tensor in update.extras.values())
                 report.extras -= frozen * sum(tensor.numel() == self.layout.size for tensor in update.extras.values())
-            weight = weight_of(update.examples, exchange.weights)
-            stream.add(update.vector, weight, update.examples)
+            weight = update.discount * weight_of(update.examples, exchange.weights)
+            stream.add(update.vector, weight, update.discount * update.examples)
             if agreement is not None:
                 agreement.add(update.vector, weight)
             monitor.add(update.vector)
-            buffers.add(update.buffers, update.examples)
+            buffers.add(update.buffers, update.discount * update.examples)
             if touched is not None:
                 touched |= update.vector != 0
             losses.append(update.metrics.get("loss", float("nan")))
