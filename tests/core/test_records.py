@@ -22,6 +22,8 @@ def whole():
         metrics={"accuracy": 0.5, "loss": 1.0},
         client_metrics={0: {"accuracy": 0.25, "loss": 2.0}},
         clients_on="test",
+        time=12.5,
+        staleness={0: 3, 2: 0},
         seconds=Seconds(0.5, 1.0, 0.25, 0.25),
     )
 
@@ -95,6 +97,9 @@ def changed(table, key, value):
         ("cohort", [0, -2], "cohort.1: input should be greater than or equal to 0"),
         ("cohort", [2, 2], "cohort: expected each client once"),
         ("used", 3, "used: expected at most the 2 clients of the cohort, found 3"),
+        ("time", -1.0, "time: input should be greater than or equal to 0"),
+        ("staleness", {"0": -1, "2": 0}, "staleness.0: input should be greater than or equal to 0"),
+        ("staleness", {"0": 1}, "staleness: expected that of the cohort [0, 2], found that of [0]"),
         ("pruned", 1.5, "pruned: input should be less than or equal to 1"),
         ("bytes_up", 0.5, "bytes_up: input should be a valid integer"),
         ("train_loss", "1", "train_loss: input should be a valid number"),

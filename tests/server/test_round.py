@@ -157,6 +157,12 @@ def test_an_unanswered_question_is_a_mistake_of_the_carrier():
         next(questions)
 
 
+def test_the_model_goes_to_those_who_begin_and_updates_come_from_the_cohort():
+    report, (question,) = play_round(with_statistics(stage_with()), clients=2, begun=[4, 5, 6])
+    assert (report.cohort, question.clients) == ([0, 1], [0, 1])
+    assert (report.bytes_up, report.bytes_down) == (4 * 2 * (D + B), 4 * 3 * (D + B))
+
+
 def test_a_secure_round_asks_for_sums():
     question = next(iter(Round(server(), 0, [0, 1, 2], 0, secure=True)))
     assert isinstance(question, AskSums)

@@ -87,7 +87,9 @@ class RoundReport:
     their examples, and the updates of ``shortened`` ones were clipped to the length ``bound``, if there was one.
     ``epsilon`` is what all models of a private run up to this one tell of a client, at the delta of the config;
     ``local_epsilon`` is what a client that trains privately told of one of its examples, the one that told most.
-    ``still`` says why the model stayed as it was, if it did.
+    ``still`` says why the model stayed as it was, if it did. ``time`` is the virtual time at which the server took its
+    step, where clients have speeds, and ``staleness`` says, where they do not wait for one another, how many steps the
+    server took since each of the cohort began.
     """
 
     round: Count
@@ -111,6 +113,8 @@ class RoundReport:
     epsilon: NotNegative | None = None
     local_epsilon: NotNegative | None = None
     still: str | None = None
+    time: NotNegative | None = None
+    staleness: dict[Count, Count] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +177,8 @@ def _misfit(record: RoundRecord) -> str | None:
     """What in a record does not go with the rest of it."""
     if len(set(record.cohort)) < len(record.cohort):
         return f"cohort: expected each client once, found {record.cohort}"
+    if record.staleness and record.staleness.keys() != set(record.cohort):
+        return f"staleness: expected that of the cohort {record.cohort}, found that of {list(record.staleness)}"
     if record.used > len(record.cohort):
         return f"used: expected at most the {len(record.cohort)} clients of the cohort, found {record.used}"
     matrix = None if record.similarity is None else record.similarity.matrix

@@ -89,7 +89,8 @@ class Round:
         under_way.report
 
     ``seed`` is the run's. ``accepted`` hears of every update that is used. With ``secure`` the server asks for sums;
-    with ``private`` there is noise in them, which the server adds or, where sums are secret, the clients.
+    with ``private`` there is noise in them, which the server adds or, where sums are secret, the clients. ``begun`` are
+    the clients that are sent θ in this round, where these are not the cohort, whose answers it waits for.
     Traffic is counted as it happens: vectors of clients as many bytes as their ``wire`` says, without what is frozen,
     everything else 4 bytes a number; personal parts never, and of a client that failed nothing.
     """
@@ -105,8 +106,10 @@ class Round:
         secure: bool = False,
         private: PrivateRound | None = None,
         wire: Wire = Float32(),  # noqa: B008  # it has no state
+        begun: Sequence[int] | None = None,
     ) -> None:
         self._server, self._cohort, self._seed = server, list(cohort), seed
+        self._begun = self._cohort if begun is None else list(begun)
         self._accepted, self._secure, self._private, self._wire = accepted, secure, private, wire
         self._stage = server.schedule.stage(number)
         self._frozen = server.frozen
@@ -165,7 +168,7 @@ class Round:
     def _exchange(self, number: int, exchange: Exchange) -> Iterator[Ask]:
         extras, server_side = self._server.extras(exchange), self._server.server_side
         own: dict[int, Tensors] = (
-            {} if server_side is None else {client: server_side.sends_to(client) for client in self._cohort}
+            {} if server_side is None else {client: server_side.sends_to(client) for client in self._begun}
         )
         asked = (self._cohort, *self._model, number, exchange, extras, lambda client: own.get(client, {}))
         private, clients = self._private, len(self._cohort)
@@ -185,7 +188,7 @@ class Round:
                 answered = exchange, updates.answers, clients, self._accepted
                 seen = self._server.exchange_private(*answered, private=private, generator=noise)
         self._note(exchange, seen, frozen_by(extras))
-        self._down += len(self._cohort) * (self._server.layout.size + self._server.statistics + _numbers(extras))
+        self._down += len(self._begun) * (self._server.layout.size + self._server.statistics + _numbers(extras))
         self._down += sum(map(_numbers, own.values()))
 
     def _note(self, exchange: Exchange, seen: ExchangeReport, frozen: Tensor | None) -> None:
