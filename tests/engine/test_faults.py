@@ -11,7 +11,17 @@ import pytest
 
 from fedpace.core import RunFolderError
 from fedpace.data import load
-from fedpace.engine import Cohort, Measuring, Plan, Processes, Serial, read_rounds, train
+from fedpace.engine import (
+    Asynchronous,
+    Cohort,
+    LognormalSpeeds,
+    Measuring,
+    Plan,
+    Processes,
+    Serial,
+    read_rounds,
+    train,
+)
 from fedpace.methods import FedRep, LocalSGD, Scaffold
 from fedpace.models import build
 from tests.engine.faults import Killed, counted, failing
@@ -52,6 +62,12 @@ RUNS = {
     "for a power failure": partial(engine_run, durability="power"),
     "processes": partial(engine_run, executor=Processes(workers=1)),
     "scaffold": partial(engine_run, local=Scaffold(**STEP)),
+    "asynchronous": partial(
+        engine_run,
+        cohort=Cohort(),
+        speeds=LognormalSpeeds(sigma=1),
+        asynchronous=Asynchronous(buffer=1, concurrency=2),
+    ),
     "fedrep": partial(engine_run, local=FedRep(**STEP), model="mlp"),
     "flower": flower_run,
 }

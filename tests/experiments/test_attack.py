@@ -264,6 +264,16 @@ def test_shadow_models_are_trained_on_halves_of_what_is_attacked():
     assert not (inside[0] == inside[2]).all()
 
 
+def test_shadow_models_have_no_more_clients_under_way_than_there_are():
+    """Two clients are attacked, of six."""
+    settings = {"asynchronous.buffer": 4, "asynchronous.concurrency": 6, "speeds": "equal"}
+    partition = {"name": "iid", "clients": 6}
+    config = fast_config(data__partition=partition, rounds=1, **{k.replace(".", "__"): v for k, v in settings.items()})
+    federation = federate(config)
+    drawn = [(shard, torch.arange(20)) for shard in (*federation.clients[:2], federation.test)]
+    assert len(list(train_shadows(config, federation, drawn, 2, seed=0, model=None))) == 2
+
+
 def test_a_shadow_model_remembers_its_own_half():
     data = fedpace.load(noise(200, 0), test=noise(200, 1))
     config = fast_config(local__lr=0.01, local__max_steps=10, rounds=5, data__source="arrays", data__partition="iid")

@@ -153,6 +153,20 @@ def test_a_mistake_in_the_data_shows_before_anything_is_trained(tmp_path):
     assert snapshot(tmp_path) == {}
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "bad · seed 0: asynchronous.concurrency: 20 clients are to train at a time, but there are only 5"),
+        ({"asynchronous__concurrency": 5, "asynchronous__buffer": 2, "cohort__number": 2}, "expected no cohort beside"),
+    ],
+)
+def test_clients_that_cannot_be_under_way_show_before_anything_is_trained(settings, message, tmp_path):
+    bad = {"data__partition__clients": 5, "asynchronous__buffer": 10, "speeds": "equal", **settings}
+    with pytest.raises(FedpaceError, match=message):
+        run_batch([job(tmp_path, "good"), job(tmp_path, "bad", **bad)], QUIET, workers=1)
+    assert snapshot(tmp_path) == {}
+
+
 def test_warnings_of_a_finished_run_are_kept(tmp_path):
     idle = {"anneal__first": 0, "anneal__last": 1, "preset": "fedgga-paper"}
     (result,) = run_batch([job(tmp_path, "idle", **idle)], QUIET, workers=2)

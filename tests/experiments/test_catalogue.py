@@ -6,11 +6,12 @@ from fedpace.aggregation import rules
 from fedpace.attacks import attacks
 from fedpace.core import without_markup
 from fedpace.data import augmentations, partitions, shifts, sources
+from fedpace.engine import speeds
 from fedpace.experiments import load_config, preset_names
 from fedpace.experiments.catalogue import catalogue
 from fedpace.experiments.toml_files import reproduction_names
 from fedpace.models import models
-from fedpace.server import clippings, optimizers
+from fedpace.server import clippings, optimizers, staleness_weights
 from fedpace.tasks import tasks
 
 
@@ -27,6 +28,8 @@ from fedpace.tasks import tasks
         ("rules", rules.names()),
         ("optimizers", optimizers.names()),
         ("clippings", clippings.names()),
+        ("speeds", speeds.names()),
+        ("staleness", staleness_weights.names()),
         ("tasks", tasks.names()),
         ("reproductions", reproduction_names()),
     ],

@@ -78,6 +78,21 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(optimizer, gpu, tmp_path
         assert torch.equal(weights(resumed), weights(whole))
 
 
+@pytest.mark.parametrize("preset", ["paced", "scaffold"])
+def test_old_versions_lie_where_clients_train_and_survive_an_interruption(preset, gpu, tmp_path):
+    settings = {"asynchronous.buffer": 1, "asynchronous.concurrency": 3, "speeds": "lognormal"}
+    config = short(preset, 5, **settings)
+    expected, there = execute(config), config.model_copy(update={"device": "cuda"})
+    with gpu:
+        whole = execute(there)
+        with pytest.raises(KeyboardInterrupt):
+            execute(there, out=tmp_path / "cut", listeners=[Interrupt()])
+        resumed = execute(there, out=tmp_path / "cut", resume=True)
+        assert torch.equal(weights(resumed), weights(whole))
+        torch.testing.assert_close(weights(whole), weights(expected), rtol=1e-4, atol=1e-5)
+    assert max(max(record.staleness.values()) for record in whole.records) > 1
+
+
 class Interrupt(Listener):
     def finished_round(self, record):
         if record.round == 1:

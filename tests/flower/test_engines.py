@@ -71,6 +71,28 @@ def test_bounds_are_bitwise_the_same_on_every_engine(clip):
     assert any(record.capped for record in local.records)
 
 
+@pytest.mark.parametrize("preset", ["gma", "scaffold", "fedpac"])
+def test_asynchronous_runs_are_bitwise_the_same_on_every_engine(preset):
+    """FedPAC sends each client something of its own, which must be that of when it began."""
+    settings = {"asynchronous.buffer": 2, "asynchronous.concurrency": 4, "speeds": {"name": "lognormal", "sigma": 1.0}}
+    settings |= {"data.partition.clients": 6, "rounds": 5}
+    settings |= PERSONAL | {"data.partition.clients": 6} if preset == "fedpac" else {}
+    chosen = load_config(preset, {**FAST, **settings})
+    spread = run_on("local", load_config(preset, {**FAST, **settings, "executor": "processes"}))
+    local, flower = run_on("local", chosen), run_on("flower-inprocess", chosen)
+    assert equal(local, spread)
+    assert same_records(local, spread)
+    assert same_records(local, flower)
+    assert preset == "fedpac" or equal(local, flower)  # whose heads stay on the nodes
+    assert max(max(record.staleness.values()) for record in local.records) > 1
+
+
+def test_asynchronous_rounds_have_no_secure_sums():
+    settings = {"asynchronous.buffer": 3, "asynchronous.concurrency": 3, "speeds": "equal", "secure": True}
+    with pytest.raises(ConfigError, match=r"^asynchronous: .*; expected no secure$"):
+        run_on("flower-inprocess", config("fedavg", **settings))
+
+
 @pytest.mark.parametrize("rule", ["mean", "masked"])
 def test_private_runs_are_bitwise_the_same_on_every_engine(rule):
     """Rounds without clients included."""

@@ -26,6 +26,8 @@ class Kind(StrEnum):
     augmentations = "augmentations"
     attacks = "attacks"
     clippings = "clippings"
+    speeds = "speeds"
+    staleness = "staleness"
     rules = "rules"
     optimizers = "optimizers"
     tasks = "tasks"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from fedpace._lazy import on_first_use
 
 if TYPE_CHECKING:
+    from fedpace.engine.asynchronous import Asynchronous, Simulation
     from fedpace.engine.attackers import Attackers
     from fedpace.engine.beginning import initial_module, task_of
     from fedpace.engine.checks import check_device
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from fedpace.engine.executors import Execution, Executor, Processes, Serial, cores
     from fedpace.engine.folder import RunFolder
     from fedpace.engine.measuring import Measuring
+    from fedpace.engine.participation import Step
     from fedpace.engine.reading import read_model, read_rounds
     from fedpace.engine.sending import opened, travels_encoded
+    from fedpace.engine.speeds import AnySpeeds, EqualSpeeds, LognormalSpeeds, Speeds, SpeedsByExamples
     from fedpace.engine.training import Outcome, Plan, Training, one_thread, train
     from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
 else:
@@ -24,17 +27,25 @@ else:
 __all__ = [
     "CLASSIFICATION",
     "IRRELEVANT",
+    "AnySpeeds",
+    "Asynchronous",
     "Attackers",
     "Cohort",
+    "EqualSpeeds",
     "Execution",
     "Executor",
     "Listener",
+    "LognormalSpeeds",
     "Measuring",
     "Outcome",
     "Plan",
     "Processes",
     "RunFolder",
     "Serial",
+    "Simulation",
+    "Speeds",
+    "SpeedsByExamples",
+    "Step",
     "Training",
     "Turn",
     "Worker",

@@ -8,8 +8,10 @@ from torch import nn
 from fedpace.core import ConfigError, DataError, Device, Layout, devices
 from fedpace.data import Federation
 from fedpace.engine.attackers import Attackers
+from fedpace.engine.cohort import Cohort
+from fedpace.engine.speeds import Speeds
 from fedpace.methods import Method, methods
-from fedpace.server import Privacy, Schedule, Secure
+from fedpace.server import Guard, Privacy, Schedule, Secure
 from fedpace.tasks import Task
 from fedpace.wire import Wire
 
@@ -135,3 +137,46 @@ def check_wire(
                 f"stage '{stage.name}' counts conflict where a client moved, and wire = '{name}' does not tell where "
                 "it did not; expected 'int8', 'bf16' or 'float32'"
             )
+
+
+def check_speeds(speeds: Speeds | None, schedule: Schedule) -> None:
+    """Refuse to measure the time of what has no duration."""
+    for stage in schedule.all:
+        if speeds is not None and stage.search is not None:
+            raise ConfigError(
+                f"speeds: turns of training have a duration, the probes of stage '{stage.name}' have none; expected no "
+                "search, or no speeds"
+            )
+
+
+def check_asynchronous(
+    speeds: Speeds | None, cohort: Cohort, schedule: Schedule, guard: Guard, privacy: Privacy | None
+) -> None:
+    """Refuse what is about clients that begin together, where none waits for the others."""
+    if speeds is None:
+        raise ConfigError(
+            "asynchronous: who arrives when follows from the clients' speeds; expected speeds, found none"
+        )
+    if cohort != Cohort():
+        raise ConfigError("asynchronous: its concurrency says how many clients take part; expected no cohort beside it")
+    if privacy is not None:
+        raise ConfigError(
+            "asynchronous: privacy is accounted for clients that a round draws, not for those that arrive"
+        )
+    if guard.max_share is not None:
+        raise ConfigError(
+            "asynchronous: staleness changes weights after guard.max_share; expected max_examples instead"
+        )
+    for stage in schedule.all:
+        if stage.search is not None:
+            raise ConfigError(f"asynchronous: stage '{stage.name}' searches where clients are at one θ; expected none")
+        if len(stage.exchanges) > 1:
+            raise ConfigError(f"asynchronous: a client arrives once; stage '{stage.name}' asks it twice in a round")
+        if any(exchange.freezes is not None for exchange in stage.exchanges):
+            raise ConfigError(
+                f"asynchronous: stage '{stage.name}' freezes coordinates that clients under way still train"
+            )
+    sent = {stage.name: stage.exchanges[0].sends for stage in schedule.all}
+    if len(set(sent.values())) > 1:
+        said = ", ".join(f"'{name}' {kind}s" for name, kind in sent.items())
+        raise ConfigError(f"asynchronous: a buffer holds updates or gradients, not both; stages ask for {said}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -26,15 +26,19 @@ from fedpace.core import (
     Tensors,
     Update,
     derive,
+    with_prefix,
 )
 from fedpace.data import Federation
+from fedpace.engine.asynchronous import Asynchronous, Simulation
 from fedpace.engine.attackers import Attackers
 from fedpace.engine.checks import (
+    check_asynchronous,
     check_borne,
     check_classes,
     check_device,
     check_personal,
     check_private_steps,
+    check_speeds,
     check_task,
     check_trusted,
     check_wire,
@@ -46,10 +50,13 @@ from fedpace.engine.events import Listener
 from fedpace.engine.executors import Execution, Executor, Processes
 from fedpace.engine.folder import RunFolder
 from fedpace.engine.measuring import Measuring, collect
+from fedpace.engine.participation import Participation, Step, Synchronous
 from fedpace.engine.privacy import Ledger, LocalLedger
 from fedpace.engine.recorder import Recorder
 from fedpace.engine.sending import without_residuals
+from fedpace.engine.speeds import Speeds
 from fedpace.engine.states import ClientStates
+from fedpace.engine.versions import Version, Versions
 from fedpace.engine.worker import CLASSIFICATION, Turn
 from fedpace.methods import LocalSGD, Method
 from fedpace.server import (
@@ -82,6 +89,8 @@ class Plan:
     gradient: ClientWork = field(default_factory=Gradient)
     attackers: Attackers | None = None
     cohort: Cohort = field(default_factory=Cohort)
+    speeds: Speeds | None = None
+    asynchronous: Asynchronous | None = None
     guard: Guard = field(default_factory=Guard)
     privacy: Privacy | None = None
     buffers: BufferPolicy = "weighted_mean"
@@ -92,6 +101,15 @@ class Plan:
     executor: Executor = field(default_factory=Processes)
     config: dict[str, Any] = field(default_factory=dict)
     upgrade: Upgrade = dict  # completes the config in a run folder of an older version
+
+    def __post_init__(self) -> None:
+        if self.asynchronous is not None:
+            check_asynchronous(self.speeds, self.cohort, self.schedule, self.guard, self.privacy)
+        check_speeds(self.speeds, self.schedule)
+
+    def in_a_round(self, population: int) -> int:
+        """Whose updates the server uses in a round, of so many clients in all."""
+        return (self.asynchronous or self.cohort).size(population)
 
 
 @dataclass(frozen=True)
@@ -136,7 +154,7 @@ class Training:
     ) -> None:
         self.plan = plan
         self.federation = federation
-        self.cohort_size = plan.cohort.size(len(federation))
+        self.cohort_size = plan.in_a_round(len(federation))
         plan.guard.check_cohort(self.cohort_size)
         self.warnings = [*federation.notes, *plan.schedule.validate_for(plan.rounds, self.cohort_size)]
         self._model = FlatModule(module, plan.local.layout(module))
@@ -169,6 +187,8 @@ class Training:
         check_private_steps(plan.local, plan.schedule, module)
         self._told = LocalLedger(plan.local, federation.clients, plan.schedule)
         self.warnings += self._told.check()
+        self._participation = self._simulated()
+        self._versions = Versions()
         self._states = ClientStates()
         self._first_state = plan.local.first_state(self._model)
 
@@ -186,6 +206,19 @@ class Training:
         adaptive = isinstance(plan.guard.clip, Adaptive)
         ledger.privacy.multipliers(ledger.clients(0), adaptive=adaptive, signed=False)  # refused now or in no round
         return ledger
+
+    def _simulated(self) -> Participation:
+        """Who takes part when."""
+        plan, clients = self.plan, self.federation.clients
+        durations = None if plan.speeds is None else plan.speeds.durations(plan.local, clients, plan.seed)
+        if plan.asynchronous is None or durations is None:
+            return Synchronous(self._cohort, lambda number: len(plan.schedule.stage(number).exchanges), durations)
+        if self._execution.secure is not None:
+            raise ConfigError(
+                "asynchronous: clients that began at different steps add up to no sum; expected no secure"
+            )
+        self.warnings += plan.asynchronous.check(len(clients))
+        return Simulation(plan.asynchronous, durations, plan.seed)
 
     def run(self, folder: RunFolder | None, *, resume: bool) -> Outcome:
         """All rounds that are not done yet."""
@@ -258,12 +291,16 @@ class Training:
 
     def state(self) -> Tensors:
         """Everything that the next round depends on."""
-        return self.server.state() | self._states.index()
+        parts = {"participation": self._participation.state(), "versions": self._versions.state()}
+        named = {f"{part}.{name}": tensor for part, state in parts.items() for name, tensor in state.items()}
+        return self.server.state() | self._states.index() | named
 
     def restore(self, state: Tensors) -> None:
         """Go back to such a state."""
         self.server.load_state(state)
         self._states.restore(state)
+        self._participation.load_state(with_prefix("participation.", state))
+        self._versions.load_state(with_prefix("versions.", state))
 
     def final_model(self) -> Tensors:
         """The trained model."""
@@ -271,8 +308,10 @@ class Training:
 
     def round(self, number: int) -> RoundRecord:
         """One round, and how good the model is after it."""
-        cohort = self._cohort(number)
-        report, seconds = self._converse(number, cohort)
+        step = self._participation.step(number)
+        cohort = step.cohort
+        report, seconds = self._converse(step)
+        report = replace(report, time=step.time, staleness=step.staleness if self.plan.asynchronous is not None else {})
         if self._ledger is not None:
             report = replace(report, epsilon=self._ledger.epsilon(number + 1))
         if self.plan.local.private is not None:
@@ -289,13 +328,13 @@ class Training:
             return self._ledger.sample(number, self.plan.seed)
         return self.plan.cohort.sample(len(self.federation), seed=self.plan.seed, round_number=number)
 
-    def _converse(self, number: int, cohort: list[int]) -> tuple[RoundReport, Seconds]:
+    def _converse(self, step: Step) -> tuple[RoundReport, Seconds]:
         """Carry the round's questions to the clients, and their answers back."""
-        begun, searched, waited = perf_counter(), 0.0, _Stopwatch()
+        begun, searched, waited, number = perf_counter(), 0.0, _Stopwatch(), step.number
         under_way = Round(
             self.server,
             number,
-            cohort,
+            step.cohort,
             self.plan.seed,
             partial(self._keep, number),
             secure=self._execution.secure is not None,
@@ -303,6 +342,7 @@ class Training:
             if self._ledger is None
             else self._ledger.private(number, self.plan.seed, self._execution.secure),
             wire=self.plan.wire,
+            begun=step.begun,
         )
         for question in under_way:
             model = question.vector, question.buffers
@@ -312,12 +352,12 @@ class Training:
                     question.answer(map(Probe.opened, answers))
                     continue
                 case AskUpdates():
-                    turns = self._turns(question, number)
-                    answers = waited.over(self._execution.run(turns, *model, question.extras))
+                    answers = waited.over(self._updates(question, step))
                     attackers = self.plan.attackers
                     question.answer(answers if attackers is None else attackers.forged(answers, number, self.plan.wire))
                 case AskSums():
-                    turns = self._turns(question, number)
+                    own = {client: question.own_extras(client) for client in question.clients}
+                    turns = self._turns(question, number, question.clients, own)
                     with waited:
                         sums = self._execution.sums(turns, *model, question.extras, question.weighing)
                     question.answer(sums)
@@ -328,7 +368,22 @@ class Training:
         searched = searched or total
         return under_way.report, Seconds(searched, waited.seconds, max(total - searched - waited.seconds, 0.0))
 
-    def _turns(self, question: AskUpdates | AskSums, number: int) -> list[Turn]:
+    def _updates(self, question: AskUpdates, step: Step) -> Iterator[Update]:
+        """What clients answer who each trained from what they were sent when they began."""
+        current = Version.of(question, step.begun)
+        versions = self._versions.with_current(step.number, current)
+        for began, clients in step.groups():
+            version, discount = versions[began], self._participation.discount(step.number - began)
+            turns = self._turns(question, began, clients, version.own)
+            for update in self._execution.run(turns, version.vector, version.buffers, version.extras):
+                update.discount = discount
+                yield update
+        self._versions.keep(step.number, current, self._participation.under_way)
+
+    def _turns(
+        self, question: AskUpdates | AskSums, number: int, clients: Sequence[int], own: Mapping[int, Tensors]
+    ) -> list[Turn]:
+        """What these clients were asked to do in round ``number``."""
         local = self.plan.local.at(number / self.plan.rounds).work()
         return [
             Turn(
@@ -336,11 +391,11 @@ class Training:
                 local if question.exchange.sends == "update" else self.plan.gradient,
                 self._seed("client", number, client, question.number),
                 state=self._all_state(client),
-                extras=question.own_extras(client),
+                extras=own.get(client, {}),
                 keeps_buffers=self.plan.buffers == "local",
                 wire=self.plan.wire if isinstance(question, AskUpdates) else None,
             )
-            for client in question.clients
+            for client in clients
         ]
 
     def _probes(self, question: AskProbes, number: int) -> list[Turn]:

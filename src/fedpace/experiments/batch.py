@@ -90,7 +90,8 @@ def check_jobs(jobs: Sequence[Job], data: Data | Federation | None, model: Model
             raise FedpaceError(f"{_title(job)}: two methods of this name; give one of them another 'method'")
         with named(_title(job)):
             federation = federate(job.config, data)
-            job.config.schedule().validate_for(job.config.rounds, job.config.cohort.size(len(federation)))
+            plan = job.config.plan()
+            plan.schedule.validate_for(plan.rounds, plan.in_a_round(len(federation)))
             initial_model(job.config, federation, model)
             check_device(job.config.local, job.config.device)
             if (job.folder / "run.json").exists():

@@ -23,6 +23,8 @@ _REGISTRIES = {
     "augmentations": ("data/augmentations", "augmentations"),
     "attacks": ("attacks", "attacks"),
     "clippings": ("server/clipping", "clippings"),
+    "speeds": ("engine", "speeds"),
+    "staleness": ("server", "staleness_weights"),
     "rules": ("aggregation", "rules"),
     "optimizers": ("server/optimizers", "optimizers"),
     "tasks": ("tasks", "tasks"),

@@ -22,7 +22,7 @@ from fedpace.core import (
     same_name,
 )
 from fedpace.data import Augmentation, Dirichlet, Partition, Shift, parse_augmentations, partitions, shifts, sources
-from fedpace.engine import IRRELEVANT, Cohort, Executor, Measuring, Plan, Processes
+from fedpace.engine import IRRELEVANT, AnySpeeds, Asynchronous, Cohort, Executor, Measuring, Plan, Processes
 from fedpace.engine.executors import executors
 from fedpace.experiments.tunable import Range, Tunable
 from fedpace.methods import LocalSGD, Method, Scaffold, methods
@@ -194,6 +194,8 @@ class RunConfig(Settings):
     task: SerializeAsAny[Annotated[Task, by_name(tasks, "classification")]] | None = None
     model: AnyModel = _MODEL
     cohort: Cohort = Cohort()
+    speeds: AnySpeeds | None = None
+    asynchronous: Asynchronous | None = None
     local: SerializeAsAny[Annotated[Method, by_name(methods, "sgd")]] = LocalSGD()
     aggregate: AggregateConfig = AggregateConfig()
     anneal: AnnealConfig | None = None
@@ -330,6 +332,8 @@ class RunConfig(Settings):
             # gradients are averaged over the same batches that local training would see
             gradient=Gradient(epochs=self.local.epochs, batch=self.local.batch, max_steps=self.local.max_steps),
             cohort=self.cohort,
+            speeds=self.speeds,
+            asynchronous=self.asynchronous,
             guard=self.guard,
             privacy=self.privacy,
             buffers=self.buffers,

@@ -66,10 +66,12 @@ def _dealt(drawn: Drawn, inside: NDArray[np.bool_], clients: int, rng: np.random
 def _again(config: RunConfig, clients: int, seed: int) -> RunConfig:
     """The same run on other clients, all of them honest; data come as they were shifted and augmented."""
     cohort = Cohort(fraction=config.cohort.fraction, number=config.cohort.number and min(config.cohort.number, clients))
+    asynchronous = config.asynchronous and config.asynchronous.among(clients)
     return config.model_copy(
         update={
             "seed": seed,
             "cohort": cohort,
+            "asynchronous": asynchronous,
             "data": config.data.model_copy(update={"augment": ()}),
             "attackers": 0.0,
             "secure": None,
