@@ -185,6 +185,7 @@ def test_json_is_plain_and_holds_null_for_unknown(compare):
         "difference": {"mean": pytest.approx(0.2), "low": None, "high": None},
         "stars": 0,
         "fairness": {"mean": None, "spread": None, "worst_decile": None},
+        "time": None,
     }
 
 
@@ -237,6 +238,18 @@ def test_fairness_stands_beside_the_mean_of_clients_with_tests_of_their_own(reco
     assert second.endswith("| 0.00 | 50.00 | 2 |")
     assert "spread is that over clients" in compared.caption
     assert compared.to_json()["rows"][0]["fairness"]["spread"] == pytest.approx(0.2)
+
+
+def test_virtual_time_stands_beside_the_metric_where_clients_have_speeds():
+    def ends(*times):
+        histories = ([RoundRecord(round=0, time=time, metrics={"accuracy": 0.5})] for time in times)
+        return {seed: summarise(history) for seed, history in enumerate(histories)}
+
+    header, _, first, second = Comparison({"a": ends(2.0, 3.0), "b": ends(None)}).to_markdown().splitlines()[2:6]
+    assert header.endswith("| virtual time | seeds |")
+    assert first.endswith("| 2.5 | 2 |")
+    assert second.endswith("| – | 1 |")
+    assert "virtual time" not in Comparison({"b": ends(None)}).to_markdown()
 
 
 def test_clients_that_answer_training_examples_are_not_compared(record):

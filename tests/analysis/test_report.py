@@ -98,6 +98,23 @@ def test_sections_stand_in_order_and_navigation_leads_to_them(runs, tmp_path):
     assert "Not measured" not in "".join(page.text.values())
 
 
+def test_runs_whose_clients_have_speeds_are_drawn_over_time(runs, tmp_path):
+    """b is twice as fast as a."""
+    timed = [
+        replace(run, records=[replace(r, time=(r.round + 1.0) / (1 + (run.label == "b"))) for r in run.records])
+        for run in runs
+    ]
+    page = write(timed, tmp_path)
+    assert list(page.text) == [*SECTIONS[:2], "time", *SECTIONS[2:]]
+    a, b = page.figures["time"][0]["data"]
+    assert (a["name"], b["name"]) == ("a", "b")
+    assert (a["x"][-1], b["x"][0], b["x"][-1]) == (3, 0.5, 1.5)
+    assert a["x"][0] == pytest.approx(1, abs=0.01)
+    assert (a["y"][0], b["y"][-1]) == (pytest.approx(0.2), pytest.approx(0.505))
+    assert "3" in cells(page.text["cost"])
+    assert "1.5" in cells(page.text["cost"])
+
+
 def test_folders_are_made_and_the_path_is_returned(runs, tmp_path):
     path = tmp_path / "new" / "report.html"
     assert write_report(runs, str(path)) == path

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fedpace.analysis._style import save
     from fedpace.analysis._tables import Side, TextTable
     from fedpace.analysis.agreement import agreement_by_layer, chance_agreement, mean_agreement
+    from fedpace.analysis.asynchrony import cosine_by_staleness, cosines_by_staleness, metric_over_time
     from fedpace.analysis.comparison import Comparison, ComparisonRow
     from fedpace.analysis.differences import unequal, unfair
     from fedpace.analysis.doctor import Check, Finding, checks, diagnose
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
         metric_curve,
         similarity_curve,
         stage_windows,
+        time_curve,
+        value_at,
     )
     from fedpace.analysis.interval import Interval, anytime_interval, corrected_level, paired_interval
     from fedpace.analysis.membership import (
@@ -68,6 +71,8 @@ __all__ = [
     "checks",
     "client_metric_curve",
     "corrected_level",
+    "cosine_by_staleness",
+    "cosines_by_staleness",
     "diagnose",
     "duration",
     "equal_number",
@@ -80,6 +85,7 @@ __all__ = [
     "metric_and_similarity_of",
     "metric_curve",
     "metric_curves",
+    "metric_over_time",
     "paired_interval",
     "panels",
     "run_overview",
@@ -90,7 +96,9 @@ __all__ = [
     "stage_windows",
     "summarise",
     "sweep_figure",
+    "time_curve",
     "unequal",
     "unfair",
+    "value_at",
     "write_report",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite, isnan, nan
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -44,6 +45,7 @@ class ComparisonRow:
         difference: Paired difference to the first method; None for the first method itself.
         stars: 0 where its interval contains 0, 1 where not, 2 where not even after correction for several methods.
         fairness: How evenly clients fare, mean over seeds; NaN unless histories show clients with tests of their own.
+        time: Virtual time at the end, mean over seeds; NaN where clients have no speeds.
 
     """
 
@@ -55,6 +57,7 @@ class ComparisonRow:
     difference: Interval | None
     stars: int
     fairness: Fairness
+    time: float
 
 
 class Comparison:
@@ -108,6 +111,7 @@ class Comparison:
             difference=None if method == self.reference else self._interval(pairs),
             stars=0 if method == self.reference else self._stars(pairs),
             fairness=mean_fairness((self._records or {}).get(method, {}).values(), self.headline),
+            time=fmean(summary.time for summary in summaries[method].values()) if summaries[method] else nan,
         )
 
     def _interval(self, pairs: Sequence[float]) -> Interval:
@@ -164,6 +168,8 @@ class Comparison:
         if self._has_fairness:
             columns["spread"] = ("right", [self._number(row.fairness.spread) for row in self.rows])
             columns["worst tenth"] = ("right", [self._number(row.fairness.worst_decile) for row in self.rows])
+        if not all(isnan(row.time) for row in self.rows):
+            columns["virtual time"] = ("right", ["–" if isnan(row.time) else f"{row.time:.4g}" for row in self.rows])
         columns["seeds"] = ("right", [str(len(row.values)) for row in self.rows])
         return TextTable.of_columns(self.title, columns, self.caption)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -31,7 +32,7 @@ from fedpace.analysis._style import (
     spread,
 )
 from fedpace.analysis._tables import Side
-from fedpace.analysis.history import Curve, StageWindow, metric_curve, similarity_curve, stage_windows
+from fedpace.analysis.history import StageWindow, metric_curve, similarity_curve, stage_windows
 from fedpace.core import ACCURACY, Metric, RoundRecord, for_figure
 
 MOST_BANDS = 5
@@ -44,8 +45,9 @@ def metric_curves(
     title: str | None = None,
     *,
     metric: Metric = ACCURACY,
-    of: Callable[[Sequence[RoundRecord]], Curve] = metric_curve,
+    of: Callable[[Sequence[RoundRecord]], Mapping[Any, float]] = metric_curve,
     ylabel: str | None = None,
+    xlabel: str = "round",
     repetitions: str = "seeds",
     bases: Mapping[str, str] | None = None,
 ) -> Figure:
@@ -53,7 +55,8 @@ def metric_curves(
 
     More than five methods are drawn without bands, which would hide one another. A round is drawn if every seed
     measured it: a mean over changing seeds would jump where no run did.
-    ``of`` draws something else than the held-out metric: FedPACE's Fig. 1 shows :func:`client_metric_curve`.
+    ``of`` draws something else than the held-out metric: FedPACE's Fig. 1 shows :func:`client_metric_curve`. With
+    another ``xlabel`` it says something at other places than rounds.
     ``repetitions`` is what the runs of a method differ in, if not seeds. ``bases`` says which methods are variants of
     which: they share a colour if there are several.
     """
@@ -74,7 +77,10 @@ def metric_curves(
             axes.fill_between(rounds, values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
         ends.append((rounds[-1], float(values.mean(0)[-1]), method, styles[method]))
     clean(axes)
-    round_axis(axes)
+    if xlabel == "round":
+        round_axis(axes)
+    else:
+        axes.set_xlabel(xlabel)
     show_values(axes.yaxis, metric)
     axes.set_ylabel(ylabel or for_figure(metric.name))
     axes.margins(x=0)
@@ -87,7 +93,7 @@ def metric_curves(
     return finish(figure, path)
 
 
-def _label_ends(axes: Axes, ends: Sequence[tuple[int, float, str, tuple[str, str]]], metric: Metric) -> None:
+def _label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, tuple[str, str]]], metric: Metric) -> None:
     """Each line's name and last value to the right of the axes, tied to its end; close labels are moved apart."""
     low, high = axes.get_ylim()
     heights = spread([value for _, value, _, _ in ends], gap=(high - low) * 0.06)

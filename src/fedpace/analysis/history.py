@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import isnan
+from math import isnan, nan
 from statistics import fmean
 
 from fedpace.core import RoundRecord
@@ -38,6 +38,25 @@ def client_metric_curve(records: Sequence[RoundRecord]) -> Curve:
 def similarity_curve(records: Sequence[RoundRecord]) -> Curve:
     """Mean pairwise cosine of what the clients sent, by round; a cohort of one has no pairs."""
     return _measured({r.round: None if r.similarity is None else r.similarity.mean for r in records})
+
+
+def time_curve(records: Sequence[RoundRecord]) -> dict[float, float]:
+    """The headline metric by virtual time, where clients have speeds.
+
+    >>> time_curve([RoundRecord(round=0, time=1.5, metrics={"accuracy": 0.5}), RoundRecord(round=1, time=2.0)])
+    {1.5: 0.5}
+    """
+    values = metric_curve(records)
+    return {r.time: values[r.round] for r in records if r.time is not None and r.round in values}
+
+
+def value_at(curve: dict[float, float], time: float) -> float:
+    """What was measured last up to a moment; NaN before anything was.
+
+    >>> value_at({1.5: 0.5, 2.0: 0.6}, 1.9), value_at({1.5: 0.5, 2.0: 0.6}, 1.0)
+    (0.5, nan)
+    """
+    return next((value for moment, value in reversed(curve.items()) if moment <= time), nan)
 
 
 def _measured(values: dict[int, float | None]) -> Curve:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, fields
 from itertools import islice
 from math import isnan
+from statistics import fmean
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -22,6 +23,7 @@ from fedpace.core import ACCURACY, Metric, RoundRecord, Seconds, for_terminal, p
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # columns of a sparkline
 _CLIENTS = 30  # lines about clients
+_OLDEST = 3  # clients whose updates are named as the oldest ones
 
 
 def run_overview(run: Mapping[str, Any], records: Sequence[RoundRecord], metric: Metric = ACCURACY) -> RenderableType:
@@ -39,6 +41,7 @@ def run_overview(run: Mapping[str, Any], records: Sequence[RoundRecord], metric:
         "Bounds": bounded_clients(records),
         "Privacy": privacy_of(run.get("config") or {}, records),
         "Rounds without a step": _still(records),
+        "Virtual time": _virtual_time(summary, records),
         "Cost": _cost(summary, records),
         "Warnings": [("", str(warning)) for warning in run.get("warnings") or ()],
     }
@@ -217,6 +220,27 @@ def _by_client(rounds: Mapping[tuple[int, str], Sequence[int]]) -> Rows:
     ]
     others = {client for client, _ in list(rounds)[_CLIENTS:]}
     return rows + ([(f"{len(others)} more", "named in rounds.jsonl")] if others else [])
+
+
+def _virtual_time(summary: Summary, records: Sequence[RoundRecord]) -> Rows:
+    """How long the rounds took, and how old updates were."""
+    if isnan(summary.time):
+        return []
+    rows = [("at the end", f"{summary.time:.4g}"), ("a round", f"{summary.time / summary.rounds:.4g} on average")]
+    by_client: dict[int, list[int]] = {}
+    for record in records:
+        for client, steps in record.staleness.items():
+            by_client.setdefault(client, []).append(steps)
+    if not by_client:
+        return rows
+    oldest = sorted(by_client, key=lambda client: -fmean(by_client[client]))[:_OLDEST]
+    named = ", ".join(f"{client} ({fmean(by_client[client]):.1f})" for client in oldest)
+    most = max(map(max, by_client.values()))
+    return [
+        *rows,
+        ("staleness", f"{summary.staleness:.2f} steps of the server on average, at most {most}"),
+        ("oldest updates", f"of clients {named}"),
+    ]
 
 
 def _cost(summary: Summary, records: Sequence[RoundRecord]) -> Rows:

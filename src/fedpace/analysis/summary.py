@@ -34,6 +34,9 @@ class Summary:
         bytes_up: Bytes from clients to server.
         bytes_down: Bytes from server to clients.
         seconds: Wall-clock seconds, all phases together.
+        time: Virtual time at the end; NaN where clients have no speeds.
+        staleness: Mean over all updates of the steps that the server took since their clients began; 0 where all begin
+            together.
 
     """
 
@@ -49,6 +52,8 @@ class Summary:
     bytes_up: int
     bytes_down: int
     seconds: float
+    time: float
+    staleness: float
 
 
 def summarise(records: Sequence[RoundRecord], fill: Fill = "none", metric: Metric = ACCURACY) -> Summary:
@@ -63,6 +68,7 @@ def summarise(records: Sequence[RoundRecord], fill: Fill = "none", metric: Metri
     """
     curve = metric_curve(records)
     values = list(curve.values())
+    times = [record.time for record in records if record.time is not None]
     searches = [record.search for record in records if record.search is not None]
     return Summary(
         final=values[-1] if values else nan,
@@ -77,6 +83,8 @@ def summarise(records: Sequence[RoundRecord], fill: Fill = "none", metric: Metri
         bytes_up=sum(record.bytes_up for record in records),
         bytes_down=sum(record.bytes_down for record in records),
         seconds=float(sum(record.seconds.total for record in records)),
+        time=times[-1] if times else nan,
+        staleness=_mean([float(steps) for record in records for steps in record.staleness.values()] or [0.0]),
     )
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, nan
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedpace.analysis._style import PALETTE
+from fedpace.analysis.pairs import Snapshot, snapshots
 from fedpace.analysis.report._html import (
     NUMBERS,
     Figure,
@@ -27,21 +26,11 @@ from fedpace.analysis.report._html import (
     table,
 )
 from fedpace.analysis.report._runs import Methods, thinned
-from fedpace.core import RoundRecord
 
 _COLOURS = (PALETTE[1], "#F7F7F7", PALETTE[5])  # light enough at both ends for dark numbers
 _MEAN = "mean of all rounds"
 _MOST = 100  # clients of the matrix of all rounds
 _READABLE = 8  # clients up to which every cell shows its number
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The cosines of one round; row and column ``i`` belong to ``clients[i]``."""
-
-    round: int
-    clients: list[int]
-    cosines: NDArray[np.float64]
 
 
 def pairs_of_clients(methods: Methods) -> Section:
@@ -61,23 +50,6 @@ def pairs_of_clients(methods: Methods) -> Section:
     bar = scale(_COLOURS, f"−{limit:g} conflict", f"+{limit:g} agreement")
     body = _slider(rounds) + bar + grid(panels, 250) + _most_in_conflict(methods, found)
     return Section("pairs", "Which clients conflict", reading, body)
-
-
-def snapshots(records: Sequence[RoundRecord]) -> list[Snapshot]:
-    """The rounds that kept a matrix. A dropped client has no row, and of a large cohort only the first ones have."""
-    shots = []
-    for record in records:
-        matrix = None if record.similarity is None else record.similarity.matrix
-        if not matrix or len(matrix) < 2:
-            continue
-        dropped = {drop.client for drop in record.dropped}
-        clients = [client for client in record.cohort if client not in dropped]
-        if len(clients) < len(matrix):
-            continue  # dropped from one of several exchanges: whose rows these are is not known
-        cosines = np.array([[nan if value is None else value for value in row] for row in matrix], dtype=float)
-        np.fill_diagonal(cosines, nan)  # always 1
-        shots.append(Snapshot(record.round, clients[: len(matrix)], cosines))
-    return shots
 
 
 def _limit(shots: Sequence[Snapshot]) -> float:

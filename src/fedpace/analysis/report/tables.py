@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from math import isnan
 from statistics import fmean
 from typing import get_args
 
@@ -13,7 +14,7 @@ from fedpace.analysis.comparison import Comparison, Metric
 from fedpace.analysis.report._html import Section, grid, scrolling, table
 from fedpace.analysis.report._runs import Methods, ReportedRun, metric_of
 from fedpace.analysis.show import dropped_clients, duration, privacy_of
-from fedpace.analysis.summary import summarise
+from fedpace.analysis.summary import Summary, summarise
 from fedpace.core import Seconds
 
 
@@ -32,7 +33,8 @@ def comparison(methods: Methods) -> Section:
 def cost(methods: Methods) -> Section:
     """Traffic and time of one run, as the mean over seeds."""
     phases = [field.name for field in fields(Seconds)]
-    header = ["method", "rounds", "up", "down", "time", *phases]
+    timed = any(record.time is not None for run in _all(methods) for record in run.records)
+    header = ["method", "rounds", "up", "down", "time", *phases, *(["virtual time", "staleness"] if timed else [])]
     rows = []
     for label, runs in methods.items():
         found = [summarise(run.records) for run in runs]
@@ -44,14 +46,26 @@ def cost(methods: Methods) -> Section:
                 decimal(round(fmean(one.bytes_up for one in found))),
                 decimal(round(fmean(one.bytes_down for one in found))),
                 *map(duration, [fmean(one.seconds for one in found), *seconds]),
+                *(_virtual(found) if timed else []),
             ]
         )
     reading = (
         "Bytes that all clients together sent and received in one run, and wall-clock time by phase, as means over "
         "seeds; times of runs that shared a machine are not comparable to those of runs that had it alone."
     )
+    if timed:
+        reading += (
+            " Virtual time is that of simulated clients with speeds; staleness is how many steps the server took, on "
+            "average, while a client was at work."
+        )
     measured = any(run.records for run in _all(methods))
     return Section("cost", "Cost", reading, table(header, rows, 1, "One run, mean over seeds") if measured else None)
+
+
+def _virtual(summaries: Sequence[Summary]) -> list[str]:
+    """Time and staleness, where clients have speeds."""
+    time, staleness = fmean(one.time for one in summaries), fmean(one.staleness for one in summaries)
+    return ["–", "–"] if isnan(time) else [f"{time:.4g}", f"{staleness:.2f}"]
 
 
 def _seconds(run: ReportedRun, phase: str) -> float:

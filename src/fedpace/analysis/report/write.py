@@ -15,11 +15,22 @@ from fedpace.analysis.report.layers import agreement_of_layers
 from fedpace.analysis.report.settings import settings
 from fedpace.analysis.report.similarity import pairs_of_clients
 from fedpace.analysis.report.tables import comparison, cost, events
+from fedpace.analysis.report.timeline import over_time
 from fedpace.core import ConfigError, for_html, write_text
 
 # The browser itself refuses to load anything from elsewhere.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-_SECTIONS = (comparison, curves, pairs_of_clients, agreement_of_layers, metric_of_clients, events, cost, settings)
+_SECTIONS = (
+    comparison,
+    curves,
+    over_time,
+    pairs_of_clients,
+    agreement_of_layers,
+    metric_of_clients,
+    events,
+    cost,
+    settings,
+)
 
 
 def write_report(runs: Sequence[ReportedRun], path: str | Path, title: str = "fedpace report") -> Path:
@@ -32,7 +43,8 @@ def write_report(runs: Sequence[ReportedRun], path: str | Path, title: str = "fe
         raise ConfigError("report: expected at least one run, found none")
     methods = by_method(runs)
     path = Path(path)
-    write_text(path, _page(title, methods, [section(methods) for section in _SECTIONS]))
+    sections = [section(methods) for section in _SECTIONS]
+    write_text(path, _page(title, methods, [section for section in sections if section is not None]))
     return path
 
 
