@@ -73,8 +73,9 @@ def test_smoke_scale_writes_evidence_page_and_pictures(name, tmp_path):
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_larger_scales_are_valid(name, scale, tmp_path):
     for job in load_reproduction(name).jobs(scale, tmp_path):
-        job.config.schedule().validate_for(job.config.rounds, getattr(job.config.data.partition, "clients", 3))
-        ours = name.startswith(("personal.", "trust."))  # a paper's table needs the paper's data
+        clients, plan = getattr(job.config.data.partition, "clients", 3), job.config.plan()
+        plan.schedule.validate_for(plan.rounds, clients if plan.asynchronous is None else plan.in_a_round(clients))
+        ours = name.startswith(("asynchronous.", "personal.", "trust."))  # a paper's table needs the paper's data
         assert ours or not job.config.data.source.startswith("digit")
         assert job.config.rounds == 50 or scale == "quick" or not name.startswith("fedpace")
 
@@ -243,6 +244,27 @@ def test_late_clients_are_measured_apart(tmp_path):
         load_config("fedavg", {"rounds": 1, "model": "linear", "executor": "serial"}), out=tmp_path / "e"
     )
     assert isnan(measure("late", everyone))
+
+
+def test_runs_of_a_seed_are_compared_when_the_first_of_them_ends():
+    def run(values, times):
+        rounds = enumerate(zip(values, times, strict=True))
+        return Result({}, [RoundRecord(round=i, time=t, metrics={"accuracy": v}) for i, (v, t) in rounds])
+
+    fast, slow = run([0.1, 0.2, 0.3], [1, 2, 3]), run([0.5, 0.6, 0.7], [2, 4, 9])
+    assert measure("equal_time", fast, [fast, slow]) == 0.3
+    assert measure("equal_time", slow, [fast, slow]) == 0.5
+    assert isnan(measure("equal_time", run([0.5], [4]), [fast, slow]))
+    assert isnan(measure("equal_time", Result({}, [RoundRecord(round=0, metrics={"accuracy": 0.5})])))
+
+
+def test_evidence_in_virtual_time_compares_runs_of_the_same_seed(tmp_path):
+    found = reproduce("asynchronous.staleness", "smoke", runs=tmp_path, workers=1).evidence
+    first = min(run["time"] for run in found["runs"])
+    for run in found["runs"]:
+        until = [value for value, time in zip(run["curve"], run["times"], strict=True) if time <= first]
+        assert (run["equal_time"], run["time"]) == (until[-1], run["times"][-1])
+        assert (run["staleness"] > 0) == ("cosines_by_staleness" in run) == ("under way" in run["method"])
 
 
 def test_agreement_of_exactly_tau_is_not_below_it():

@@ -9,14 +9,14 @@ from typing import Any
 
 from fedpace.analysis import metric_curve, similarity_curve
 from fedpace.engine import read_run
-from fedpace.experiments.metrics import measure
+from fedpace.experiments.metrics import in_virtual_time, measure
 from fedpace.experiments.reproduction import CaseJob, Metric, Reproduction, ScaleName
 from fedpace.experiments.run import Result
 
 Evidence = dict[str, Any]
 
 _ALWAYS: tuple[Metric, ...] = ("final", "best", "last10", "auc", "similarity")
-FRACTIONS = ("auc", "similarity")  # everything else is in percent
+NO_PERCENTAGES = ("auc", "similarity", "time", "staleness")  # everything else is in percent
 
 
 def evidence(
@@ -47,7 +47,8 @@ def evidence(
         "settings": settings,
         "versions": read_run(jobs[0].folder)["versions"],
         "runs": [
-            _run(job, result, reproduction.metrics) | (_of_clients(result) if reproduction.by_client else {})
+            _run(job, result, reproduction.metrics, _of_same_seed(job, jobs, results))
+            | (_of_clients(result) if reproduction.by_client else {})
             for job, result in zip(jobs, results, strict=True)
         ],
     }
@@ -61,10 +62,17 @@ def _settings(job: CaseJob) -> dict[str, Any]:
     return settings
 
 
-def _run(job: CaseJob, result: Result, metrics: Iterable[Metric]) -> dict[str, Any]:
+def _of_same_seed(job: CaseJob, jobs: Sequence[CaseJob], results: Sequence[Result]) -> list[Result]:
+    """The runs of all rows that have the case and the seed of this one."""
+    pair = job.case, job.config.seed
+    return [one for other, one in zip(jobs, results, strict=True) if (other.case, other.config.seed) == pair]
+
+
+def _run(job: CaseJob, result: Result, metrics: Iterable[Metric], beside: Sequence[Result]) -> dict[str, Any]:
     summary = asdict(result.summary)
     wanted = dict.fromkeys([*_ALWAYS, *metrics])
-    measured = {metric: measure(metric, result) * (1 if metric in FRACTIONS else 100) for metric in wanted}
+    found = {metric: measure(metric, result, beside) for metric in wanted}
+    measured = {metric: value * (1 if metric in NO_PERCENTAGES else 100) for metric, value in found.items()}
     values, similarity = metric_curve(result.records), similarity_curve(result.records)
     rounds = [record.round for record in result.records]
     return {
@@ -82,6 +90,7 @@ def _run(job: CaseJob, result: Result, metrics: Iterable[Metric]) -> dict[str, A
         "bytes_down": summary["bytes_down"],
         "seconds": round(summary["seconds"], 1),
         "warnings": result.warnings,
+        **in_virtual_time(result),
     }
 
 

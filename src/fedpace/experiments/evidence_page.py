@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpace.analysis import Interval, Side, TextTable, anytime_interval, corrected_level, paired_interval
 from fedpace.core import for_markdown
-from fedpace.experiments.evidence import FRACTIONS, Evidence
+from fedpace.experiments.evidence import NO_PERCENTAGES, Evidence
 from fedpace.experiments.metrics import TITLES
 
 Key = TypeVar("Key")
@@ -32,7 +32,7 @@ def _table(found: Evidence, metric: str) -> TextTable:
     by_method = _by_method(found["runs"], metric)
     repetitions = list(dict.fromkeys(name for values in by_method.values() for name in values))
     each = repetitions if len(repetitions) > 1 else []
-    digits = 3 if metric in FRACTIONS else 2
+    digits = 3 if metric in NO_PERCENTAGES else 2
     columns: dict[str, tuple[Side, Sequence[str]]] = {"method": ("left", list(by_method))}
     if any(found["published"].values()):
         published = [found["published"].get(label, {}).get(metric) for label in by_method]

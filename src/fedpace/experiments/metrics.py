@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from math import nan
+from math import inf, nan
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 
 from fedpace.aggregation import highest_below
-from fedpace.analysis import fairness, late_clients
+from fedpace.analysis import cosines_by_staleness, fairness, late_clients, time_curve, value_at
 from fedpace.core import RoundRecord, trusted_files
 from fedpace.engine import read_run
 from fedpace.experiments.attack import attack_membership
@@ -33,11 +34,16 @@ TITLES = {
     "agreement": "Agreement of the clients' signs, mean over rounds (%)",
     "attack": "Accuracy of the membership attack (%)",
     "majority": "Share of the most frequent class in the test set (%)",
+    "equal_time": "Accuracy at the virtual time when the first run of its seed ends (%)",
+    "time": "Virtual time at the end",
+    "staleness": "Staleness of updates: mean number of steps of the server",
 }
 
 
-def measure(metric: Metric, result: Result) -> float:
-    """One number of a run, as a fraction; NaN if it was not measured."""
+def measure(metric: Metric, result: Result, beside: Sequence[Result] = ()) -> float:
+    """One number of a run, as a fraction; NaN if it was not measured. ``beside`` are all runs of the same seed."""
+    if metric == "equal_time":
+        return _at_equal_time(result, beside)
     if metric not in _SPECIAL:
         return float(getattr(result.summary, metric))
     with trusted_files():  # a reproduction's folder holds the run that was asked for, which was checked
@@ -58,6 +64,17 @@ def below_tau_curve(records: Sequence[RoundRecord]) -> dict[int, float]:
             counts = record.agreement.histogram
             found[record.round] = sum(counts[: highest_below(TAU, len(counts) - 1) + 1]) / sum(counts)
     return found
+
+
+def in_virtual_time(result: Result) -> dict[str, Any]:
+    """When each round was over, and the mean cosine of pairs of updates by their difference in age, with their number.
+
+    What a run did not have is left out.
+    """
+    times = [round(record.time, 6) for record in result.records if record.time is not None]
+    pairs = cosines_by_staleness(result.records)
+    cosines = {str(steps): [round(_mean(found), 6), len(found)] for steps, found in pairs.items()}
+    return {name: found for name, found in (("times", times), ("cosines_by_staleness", cosines)) if found}
 
 
 def _below_tau(result: Result) -> float:
@@ -100,6 +117,12 @@ def _majority(result: Result) -> float:
     """What a model achieves that always answers with the most frequent class."""
     counts = federate(read_config({"config": result.config}, str(result.folder))).test.class_counts()
     return float(counts.max() / counts.sum())
+
+
+def _at_equal_time(result: Result, beside: Sequence[Result]) -> float:
+    """All runs of a seed have the same clients, which are as fast in each of them."""
+    curves = [time_curve(one.records) for one in (result, *beside)]
+    return value_at(curves[0], min(max(curve, default=inf) for curve in curves))
 
 
 def _mean(values: Collection[float]) -> float:

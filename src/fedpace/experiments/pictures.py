@@ -13,9 +13,11 @@ from fedpace.analysis import (
     SweepPoint,
     agreement_by_layer,
     client_metric_curve,
+    cosine_by_staleness,
     labelled_points,
     metric_and_similarity_of,
     metric_curves,
+    metric_over_time,
     save,
     seed_points,
     sweep_figure,
@@ -158,6 +160,15 @@ def _robust_and_fair(reproduction: Reproduction, jobs: Sequence[CaseJob], result
     )
 
 
+def _time_curves(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    histories, repetitions = _histories(jobs, results), _repetition(reproduction) + "s"
+    return metric_over_time(histories, title=reproduction.title, repetitions=repetitions)
+
+
+def _cosine_by_staleness(reproduction: Reproduction, jobs: Sequence[CaseJob], results: Sequence[Result]) -> Figure:
+    return cosine_by_staleness(_histories(jobs, results), title=reproduction.title)
+
+
 def _histories(jobs: Sequence[CaseJob], results: Sequence[Result]) -> dict[str, list[list[RoundRecord]]]:
     found: dict[str, list[list[RoundRecord]]] = {}
     for job, result in zip(jobs, results, strict=True):
@@ -175,5 +186,13 @@ _PICTURES: dict[Picture, Callable[[Reproduction, Sequence[CaseJob], Sequence[Res
     "sweep_of_agreement": _sweep_of_agreement,
     "agreement_by_layer": _agreement_by_layer,
     "robust_and_fair": _robust_and_fair,
+    "time_curves": _time_curves,
+    "cosine_by_staleness": _cosine_by_staleness,
 }
-_BY_PANEL: tuple[Picture, ...] = ("curves", "client_curves", "below_tau_curves")
+_BY_PANEL: tuple[Picture, ...] = (
+    "curves",
+    "client_curves",
+    "below_tau_curves",
+    "time_curves",
+    "cosine_by_staleness",
+)

@@ -36,6 +36,9 @@ Metric = Literal[
     "agreement",
     "attack",
     "majority",
+    "equal_time",
+    "time",
+    "staleness",
 ]
 Picture = Literal[
     "curves",
@@ -47,6 +50,8 @@ Picture = Literal[
     "sweep_of_agreement",
     "agreement_by_layer",
     "robust_and_fair",
+    "time_curves",
+    "cosine_by_staleness",
 ]
 Overrides = dict[str, Any]
 
