@@ -25,7 +25,7 @@ class Batches(Settings):
         self, shard: Shard, context: Context, *, epochs: int | None = None, batch: int | None = None
     ) -> Iterator[tuple[Inputs, Tensor]]:
         """The batches for local steps: with the data's augmentations, whose randomness the context's seed fixes."""
-        rng = numpy_stream(context.seed, "augmentation")
+        rng = numpy_stream(context.seed, "augmentation") if shard.augmentations else None
         return self.batches(shard, context, epochs=epochs, batch=batch, rng=rng)
 
     def batches(

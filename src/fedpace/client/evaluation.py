@@ -26,9 +26,9 @@ class Evaluation(ClientWork):
 
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Measure in evaluation mode."""
-        context.model.load(vector, context.buffers)
+        module = context.model.evaluated(vector, context.buffers)
         positions = torch.arange(len(shard))[self.start : self.stop : self.step]
-        return measured(partial(call, context.model.module.eval()), shard, positions, context)
+        return measured(partial(call, module), shard, positions, context)
 
 
 def measured(predict: Callable[[Inputs], Tensor], shard: Shard, positions: Tensor, context: Context) -> Update:

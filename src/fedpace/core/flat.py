@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -34,8 +34,9 @@ class Buffers:
 
     def copy_(self, other: Buffers) -> None:
         """Take over another's values in place."""
-        self.floats.copy_(other.floats)
-        self.integers.copy_(other.integers)
+        if self.floats.numel() or self.integers.numel():
+            self.floats.copy_(other.floats)
+            self.integers.copy_(other.integers)
 
 
 class FlatModule:
@@ -69,6 +70,7 @@ class FlatModule:
             parameters[name].data = view
             parameters[name].grad = gradients[name]
         self.buffers = self._flatten_buffers()
+        self._modules = tuple(self.module.modules())
         self._spare: dict[str, Tensor] = {}
 
     def __reduce__(self) -> tuple[type[FlatModule], tuple[nn.Module, Layout, torch.device]]:
@@ -94,10 +96,25 @@ class FlatModule:
 
     def load(self, vector: Tensor, buffers: Buffers) -> None:
         """Take over parameters and buffers, clear the gradient, switch to training mode."""
+        self.start_from(vector, buffers)
+        self.gradient.zero_()
+
+    def start_from(self, vector: Tensor, buffers: Buffers) -> None:
+        """The same for training that clears the gradient before each step itself."""
         self.vector.copy_(vector)
         self.buffers.copy_(buffers)
-        self.gradient.zero_()
-        self.module.train()
+        self.train()
+
+    def train(self) -> None:
+        """Switch to training mode; usually all of the module is in it, which is sooner seen than done."""
+        if not all(module.training for module in self._modules):
+            self.module.train()
+
+    def evaluated(self, vector: Tensor, buffers: Buffers) -> nn.Module:
+        """The module with these parameters and buffers, in evaluation mode."""
+        self.vector.copy_(vector)
+        self.buffers.copy_(buffers)
+        return self.module.eval()
 
     def spare(self, use: str) -> Tensor:
         """A vector of the model's size for one use, allocated once; it holds what that use left behind."""
@@ -109,10 +126,13 @@ class FlatModule:
         """How far the model has moved away from a vector; overwritten by the next call."""
         return torch.sub(self.vector, vector, out=self.spare("change"))
 
-    @contextmanager
-    def only(self, part: Layout) -> Iterator[None]:
+    def only(self, part: Layout) -> AbstractContextManager[None]:
         """Within this context only the tensors of ``part`` are trainable: the rest costs no gradient."""
-        others = set() if part is self.layout else set(self.layout.names) - set(part.names)
+        return nullcontext() if part is self.layout else self._only(part)
+
+    @contextmanager
+    def _only(self, part: Layout) -> Iterator[None]:
+        others = set(self.layout.names) - set(part.names)
         frozen = [p for name, p in self.module.named_parameters() if name in others] if others else []
         for parameter in frozen:
             parameter.requires_grad_(False)

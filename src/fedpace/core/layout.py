@@ -46,7 +46,7 @@ class Layout:
             found[name] = slice(start, start := start + prod(shape))
         return found
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Length of the flat vector."""
         return sum(prod(shape) for shape in self.shapes)
@@ -92,6 +92,8 @@ class Layout:
         >>> layout.runs(layout), layout.runs(Layout(("a", "c"), ((2,), (1,))))
         ([slice(0, 6, None)], [slice(0, 2, None), slice(5, 6, None)])
         """
+        if part.names == self.names:
+            return [slice(0, self.size)] if self.names else []
         found: list[slice] = []
         for name in part.names:
             here = self.slices[name]

@@ -41,7 +41,7 @@ def as_it_arrives(update: Update, turn: Turn, size: int, extras: Mapping[str, Te
     if not wire.keeps_residual:
         return update
     left = wanted - arrived
-    return keeping(update, turn, {name: torch.where(left.isfinite(), left, 0.0).to(here)})
+    return keeping(update, turn.state, {name: torch.where(left.isfinite(), left, 0.0).to(here)})
 
 
 def travels_encoded(wire: Wire | None, frozen: Tensor | None) -> bool:
@@ -59,9 +59,9 @@ def opened(wire: Wire, encoded: Tensor, size: int, frozen: Tensor | None) -> Ten
     return vector
 
 
-def keeping(update: Update, turn: Turn, kept: Tensors) -> Update:
+def keeping(update: Update, state: Tensors, kept: Tensors) -> Update:
     """An update whose client keeps this as well as what it has kept already."""
-    return replace(update, state={**turn.state, **(update.state or {}), **kept})
+    return replace(update, state={**state, **(update.state or {}), **kept})
 
 
 def without_residuals(state: Tensors) -> Tensors:

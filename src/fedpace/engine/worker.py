@@ -60,18 +60,17 @@ class Worker:
     def answer(self, turn: Turn, vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]) -> Update:
         """Do a turn from the server's vector and buffers, and what it sent along."""
         here = self.model.device
-        turn = replace(turn, state=devices.moved(turn.state, here))
-        own = Buffers(turn.state[_FLOATS], turn.state[_INTEGERS]) if _FLOATS in turn.state else buffers.to(here)
+        state, extras = devices.moved(turn.state, here), devices.moved({**extras, **turn.extras}, here)
+        own = Buffers(state[_FLOATS], state[_INTEGERS]) if _FLOATS in state else buffers.to(here)
         training = self._federation.clients[turn.client] if turn.client >= 0 else None
-        extras = devices.moved({**extras, **turn.extras}, here)
-        context = Context(self.model, own, turn.client, turn.seed, extras, turn.state, training, self._task)
+        context = Context(self.model, own, turn.client, turn.seed, extras, state, training, self._task)
         devices.seed(derive(turn.seed, "torch"), here)  # dropout and the like in the user's model
         try:
             update = turn.work(vector.to(here), self._shard(turn), context)
             update = as_it_arrives(update, turn, len(vector), extras)
         except Exception as error:  # whatever a client does wrong must not stop the round
             return Update(turn.client, failure=f"{type(error).__name__}: {one_line(error)}")
-        return _with_buffers_in_state(update, turn) if turn.keeps_buffers else update
+        return _with_buffers_in_state(update, state) if turn.keeps_buffers else update
 
     def _shard(self, turn: Turn) -> Shard:
         if turn.on == "test":
@@ -81,8 +80,8 @@ class Worker:
         return self._federation.clients[turn.client]
 
 
-def _with_buffers_in_state(update: Update, turn: Turn) -> Update:
+def _with_buffers_in_state(update: Update, state: Tensors) -> Update:
     if update.buffers is None:
         return update
     kept = {_FLOATS: update.buffers.floats, _INTEGERS: update.buffers.integers}
-    return keeping(replace(update, buffers=None), turn, kept)
+    return keeping(replace(update, buffers=None), state, kept)

@@ -58,7 +58,7 @@ class Method(TrainingSettings, Named):
     def turn(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Train from θ = ``vector`` at the context's pace; the update is θᵢ − θ. Optimizer state starts anew."""
         model = context.model
-        model.load(vector, context.buffers)
+        model.start_from(vector, context.buffers)
         loss = self.training(vector, shard, context).run()
         return Update(context.client, model.change_since(vector), len(shard), {"loss": loss}, model.buffers)
 

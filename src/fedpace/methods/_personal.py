@@ -57,7 +57,7 @@ class Personal(Method, ABC):
         """Put the client's model together: the server's shared tensors and its own."""
         model, layout = context.model, context.model.layout
         model.gradient.zero_()
-        model.module.train()
+        model.train()
         model.buffers.copy_(context.buffers)
         layout.put_shared(model.vector, vector)
         if layout.personal:

@@ -29,7 +29,7 @@ class CommonAdam(Method):
     def turn(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Train, and say how large the gradients were."""
         model = context.model
-        model.load(vector, context.buffers)
+        model.start_from(vector, context.buffers)
         steps = _CommonSteps(model, self.lr, self.weight_decay, context.extras.get(_MOMENTS))
         loss = self.training(vector, shard, context).run(optimizer=steps)
         extras = {_MOMENTS: steps.squares.div_(steps.count)}
