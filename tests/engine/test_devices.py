@@ -7,6 +7,8 @@ from torch import nn
 from fedpace.core import FlatModule, devices
 from fedpace.engine import Processes, Serial, Turn, Worker
 from fedpace.engine.executors import processes
+from fedpace.engine.executors._messages import Answer
+from fedpace.engine.executors._rows import Rows
 from fedpace.methods import LocalSGD
 from tests.elsewhere import AWAY, HOST, Elsewhere, place
 from tests.engine import small
@@ -79,8 +81,8 @@ def test_a_worker_answers_where_its_model_lies():
         answer = worker.answer(turn, vector, buffers, {"pace": torch.ones(len(vector))})
         assert answer.failure is None
         assert {place(answer.vector), *map(place, answer.state.values())} == {AWAY}
-        row = processes._Row.like(Worker(small.module(), small.federation()))
-        found = processes._Answer.split(answer, row).joined(row)
+        row = Rows.like(Worker(small.module(), small.federation()), 1)[0]
+        found = Answer.split(answer, row).joined(row)
         assert {place(found.vector), *map(place, found.state.values())} == {HOST}
         torch.testing.assert_close(found.vector, expected.vector)
         torch.testing.assert_close(found.state, expected.state)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from fedpace.client import ClientWork
 from fedpace.core import ClientError, Dropped, Update
 from fedpace.engine import Processes, Serial, train
+from fedpace.engine.executors._rows import rows_for
 from fedpace.engine.worker import Turn, Worker
 from fedpace.methods import LocalSGD
 from tests.engine import small
@@ -230,7 +232,74 @@ def test_shared_memory_does_not_grow_with_the_number_of_clients():
     few = Processes(workers=2).start(small.module(), small.federation(3))
     many = Processes(workers=2).start(small.module(), small.federation(20))
     with few, many:
-        assert len(few._rows) == len(many._rows) == 4
+        assert len(few._rows) == len(many._rows)
+
+
+@pytest.mark.parametrize(("width", "expected"), [(1, 64), (100_000, 9), (1_000_000, 6)])
+def test_rows_are_many_for_small_models_and_few_for_large_ones(width, expected):
+    """Of 4 bytes a number: at most 32 a worker and 32 MB, but two a worker and two more."""
+    worker = Worker(nn.Linear(9, width, bias=False), small.federation())
+    assert rows_for(worker, workers=2) == expected
+
+
+class Marks(ClientWork):
+    """Leaves a mark for each turn that it does; the worker that first comes to client 3 is killed."""
+
+    marks: Path
+
+    def __call__(self, vector, shard, context):
+        done = self.marks / f"{context.client}"
+        done.write_text(done.read_text() + "x" if done.exists() else "x")
+        if context.client == 3 and done.read_text() == "x":
+            time.sleep(0.1)  # so that the turns before it are answered
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.03)
+        return Update(context.client, vector + context.client, len(shard))
+
+
+def test_of_a_lot_of_turns_only_those_that_were_not_answered_are_done_again(tmp_path):
+    turns = [Turn(client, Marks(marks=tmp_path), 0) for client in range(6)]
+    start = Worker(small.module(), small.federation(6)).model
+    with Processes(workers=1).start(small.module(), small.federation(6)) as execution:
+        found = [update.vector[0].item() for update in execution.run(turns, start.vector * 0, start.buffers)]
+    assert found == [0, 1, 2, 3, 4, 5]
+    assert [(tmp_path / f"{client}").read_text() for client in range(6)] == ["x", "x", "x", "xx", "x", "x"]
+
+
+class Steady(ClientWork):
+    """Takes a while, though never long."""
+
+    def __call__(self, vector, shard, context):
+        time.sleep(0.3)
+        return Update(context.client, vector, len(shard))
+
+
+def test_the_time_limit_is_that_of_one_turn_whatever_else_its_worker_has_to_do():
+    with Processes(workers=1, turn_timeout=1).start(small.module(), small.federation()) as execution:
+        assert asked(execution, [Turn(client, Steady(), 0) for client in range(5)]) == [(c, None) for c in range(5)]
+
+
+class Remembers(ClientWork):
+    """Keeps and sends along more than a pipe holds."""
+
+    def __call__(self, vector, shard, context):
+        kept = context.state["long"] + 1
+        return Update(
+            context.client, vector, len(shard), extras={"sent": kept + context.extras["all"]}, state={"long": kept}
+        )
+
+
+def test_what_is_longer_than_a_pipe_travels_both_ways_while_workers_are_busy():
+    """A worker that sends does not listen: whoever sent it something long meanwhile would wait for ever."""
+    start = Worker(small.module(), small.federation()).model
+    turns = [Turn(c % 5, Remembers(), 0, state={"long": torch.full((300_000,), float(c))}) for c in range(12)]
+    with Processes(workers=2).start(small.module(), small.federation()) as execution:
+        extras = {"all": torch.ones(300_000)}
+        found = [
+            (update.state["long"][-1].item(), update.extras["sent"][-1].item())
+            for update in execution.run(turns, start.vector, start.buffers, extras)
+        ]
+    assert found == [(c + 1, c + 2) for c in range(12)]
 
 
 KILLED = """

@@ -72,6 +72,7 @@ class FlatModule:
         self.buffers = self._flatten_buffers()
         self._modules = tuple(self.module.modules())
         self._spare: dict[str, Tensor] = {}
+        self._change: Tensor | None = None
 
     def __reduce__(self) -> tuple[type[FlatModule], tuple[nn.Module, Layout, torch.device]]:
         """Pickled as its module, because pickling would tear the views from the vectors that they look at."""
@@ -122,9 +123,16 @@ class FlatModule:
             self._spare[use] = torch.empty_like(self.vector)
         return self._spare[use]
 
+    def lend(self, row: Tensor) -> None:
+        """Memory on the host for the next change, where it is to end up."""
+        if self.device == devices.HOST:
+            self._change = row
+
     def change_since(self, vector: Tensor) -> Tensor:
-        """How far the model has moved away from a vector; overwritten by the next call."""
-        return torch.sub(self.vector, vector, out=self.spare("change"))
+        """How far what is shared of the model has moved away from a vector; overwritten by the next call."""
+        if self._change is None:
+            self._change = torch.empty(self.layout.shared.size, device=self.device)
+        return torch.sub(self.layout.take_shared(self.vector), vector, out=self._change)
 
     def only(self, part: Layout) -> AbstractContextManager[None]:
         """Within this context only the tensors of ``part`` are trainable: the rest costs no gradient."""

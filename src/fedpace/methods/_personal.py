@@ -70,7 +70,7 @@ class Personal(Method, ABC):
         model, layout = context.model, context.model.layout
         if layout.personal:
             kept = {PERSONAL: layout.take(model.vector, layout.own), **kept}
-        change = layout.take_shared(model.vector) - vector
+        change = model.change_since(vector)
         return Update(context.client, change, len(shard), {"loss": loss}, model.buffers, state=kept or None)
 
     def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:

@@ -7,24 +7,27 @@ import logging
 import os
 import socket
 import struct
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from math import ceil
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from time import monotonic
 from typing import Any
 
 import torch
 import torch.multiprocessing as mp
 from pydantic import Field
-from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from fedpace.core import Buffers, ConfigError, Device, Layout, Tensors, Update, devices
+from fedpace.core import Buffers, ConfigError, Device, Layout, Update, devices
 from fedpace.data import Federation
-from fedpace.engine.executors._child import begin_child
 from fedpace.engine.executors._executor import Execution, Executor, can_fork, cores, executors
+from fedpace.engine.executors._messages import Answer, Answers, Order, Orders, packed
+from fedpace.engine.executors._rows import Rows, rows_for
+from fedpace.engine.executors._serving import serve
 from fedpace.engine.executors.serial import Serial
 from fedpace.engine.worker import CLASSIFICATION, Turn, Worker
 from fedpace.tasks import Task
@@ -33,6 +36,8 @@ ATTEMPTS = 3  # a turn that kills this many workers is given up as a failed clie
 LATE_ATTEMPTS = 2  # a turn that takes too long this many times, too
 LOOK = 0.5  # seconds between two looks at workers that are silent
 PATIENCE = 60.0  # seconds of silence after which a line is logged; doubled each time, because slow turns are no fault
+AHEAD = 0.04  # seconds of work that a worker has before it, so that it never waits for a server that aggregates
+LIGHT = 1 << 15  # bytes that a pipe takes from the server while its worker is busy
 
 log = logging.getLogger("fedpace")
 
@@ -42,7 +47,9 @@ class Processes(Executor):
     """One worker process per core, one thread each: the fast way on a CPU. Or one per GPU.
 
     Parameters, buffers and update rows lie in shared memory; data is inherited (memory-mapped or copy-on-write). Only
-    small messages are pickled, and what few methods send along or keep with a client. A worker that dies is replaced
+    small messages are pickled, and what few methods send along or keep with a client. Rows are two per worker and two
+    more, or as many as 32 MB hold of a small model, at most 32 per worker; it does its turns in lots of some
+    milliseconds, and the last ones one by one, so that all workers end together. A worker that dies is replaced
     and its turn done again, with bitwise the same result. So is one that works on a turn for more than
     ``turn_timeout`` seconds, because it hangs or was stopped; the second time, the client is dropped.
 
@@ -71,83 +78,70 @@ class Processes(Executor):
         return _ProcessExecution(worker, workers, places, self.turn_timeout)
 
 
-@dataclass
-class _Row:
-    """Shared memory for one answer (or for the server's vector): parameters and buffers."""
-
-    vector: Tensor
-    buffers: Buffers
-
-    @classmethod
-    def like(cls, worker: Worker) -> _Row:
-        model, buffers = worker.model, worker.model.buffers
-        vector = model.vector.new_empty(model.layout.shared.size)
-        return cls(_shared(vector), Buffers(_shared(buffers.floats), _shared(buffers.integers)))
-
-
-def _shared(like: Tensor) -> Tensor:
-    return torch.zeros_like(like).share_memory_()  # type: ignore[no-any-return, no-untyped-call]
-
-
 @dataclass(frozen=True)
-class _Answer:
-    """An update as a small message: vector and buffers stay behind in a row."""
+class _Job:
+    """A turn by its number, and the number of the row that its answer goes to."""
 
-    update: Update
-    has_vector: bool = False
-    has_buffers: bool = False
-    extras: bytes = b""
-    state: bytes | None = None
-
-    @classmethod
-    def split(cls, update: Update, row: _Row) -> _Answer:
-        """Put an update's tensors into its row."""
-        vector, buffers = update.vector, update.buffers
-        if vector is not None:
-            if vector.shape != row.vector.shape:
-                return cls(Update(update.client, failure=f"wrong shape: {tuple(vector.shape)}"))
-            row.vector.copy_(vector)
-        if buffers is not None:
-            row.buffers.copy_(buffers)
-        state = None if update.state is None else _packed(update.state)
-        small = replace(update, vector=None, buffers=None, extras={}, state=None, encoded=None)
-        return cls(small, vector is not None, buffers is not None, _packed(update.extras), state)
-
-    def joined(self, row: _Row) -> Update:
-        """The update with its tensors."""
-        return replace(
-            self.update,
-            vector=row.vector if self.has_vector else None,
-            buffers=row.buffers if self.has_buffers else None,
-            extras=_unpacked(self.extras),
-            state=None if self.state is None else _unpacked(self.state),
-        )
-
-
-def _packed(tensors: Mapping[str, Tensor]) -> bytes:
-    """Tensors as bytes: through a pipe they would leave a file descriptor behind for each."""
-    return save({name: devices.to_host(tensor).contiguous() for name, tensor in tensors.items()}) if tensors else b""
-
-
-def _unpacked(data: bytes) -> Tensors:
-    return load(data) if data else {}
+    turn: int
+    row: int
 
 
 @dataclass
 class _Process:
-    """A worker process, the pipe to it, the device that is its own, and what it is doing."""
+    """A worker process, the pipe to it, the device that is its own, and what it has to do."""
 
     process: BaseProcess
     pipe: Connection
     place: torch.device
-    job: tuple[int, int] | None = None  # number of the turn, number of the row its answer goes to
-    since: float = 0.0  # when it was given that
+    number: int
+    jobs: deque[_Job] = field(default_factory=deque)  # not answered yet, in their order
+    answered: int = 0  # turns since it was started
+    seen: int = 0  # turns that it had begun when it was looked at
+    since: float = 0.0  # when it last was seen to come further
     patience: float = PATIENCE
     late: bool = False  # ended because it took too long
+    knows_extras: bool = False  # those of this course
 
     def end(self) -> None:
         """By force, because a stopped process hears nothing else."""
         self.process.kill()
+
+    def at_work_on(self, begun: int) -> _Job | None:
+        """What it is doing, where it has begun so many turns since it was started."""
+        return self.jobs[begun - self.answered - 1] if self.answered < begun <= self.answered + len(self.jobs) else None
+
+
+class _Course:
+    """The turns that are done from one vector: which of them wait, how many workers each has killed, the answers."""
+
+    def __init__(self, turns: Sequence[Turn], extras: bytes, rows: int) -> None:
+        self.turns, self.extras = turns, extras
+        self.waiting = deque(range(len(turns)))
+        self.free = list(range(rows))
+        self.killed = [0] * len(turns)
+        self.answers: dict[int, tuple[int, Answer]] = {}
+        self.light = True  # whether a message fits into a pipe that nobody reads
+        self._seconds: float | None = None  # of a turn
+
+    def learn(self, seconds: float, turns: int) -> None:
+        """Turns took so long."""
+        latest = seconds / turns
+        self._seconds = latest if self._seconds is None else 0.8 * self._seconds + 0.2 * latest
+
+    def lot(self, workers: int, rows: int) -> int:
+        """How many turns a worker should have before it: two, or more small ones, but at the end only one."""
+        wanted = 2 if not self._seconds else max(ceil(AHEAD / self._seconds), 2)
+        return min(wanted, max(len(self.waiting) // workers, 1), max((rows - 2) // workers, 1))
+
+    def heavy(self) -> bool:
+        """Whether the next turn may only be sent to a worker that is listening: both would wait for ever otherwise."""
+        turn = self.turns[self.waiting[0]]
+        return not self.light or bool(turn.state or turn.extras)
+
+    def give_back(self, jobs: Sequence[_Job]) -> None:
+        """These are to be done by somebody else."""
+        self.waiting.extendleft(job.turn for job in reversed(jobs))
+        self.free.extend(job.row for job in jobs)
 
 
 class _ProcessExecution(Execution):
@@ -164,103 +158,127 @@ class _ProcessExecution(Execution):
         self._turn_timeout = turn_timeout
         self._worker = worker  # on the host: each process takes it to a place of its own
         try:
-            self._server = _Row.like(self._worker)
-            # Twice as many rows as workers: nobody waits while an earlier, slower client is still at work.
-            self._rows = [_Row.like(self._worker) for _ in range(2 * workers)]
+            self._server, self._rows = Rows.like(worker, 1), Rows.like(worker, rows_for(worker, workers))
+            self._begun = torch.zeros(workers, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             raise ConfigError(f"executor: no shared memory for {workers} workers ({error}); try serial") from None
-        self._processes = [self._spawn(places[i % len(places)]) for i in range(workers)]
+        self._processes = [self._spawn(number, places[number % len(places)]) for number in range(workers)]
 
-    def _spawn(self, place: torch.device) -> _Process:
+    def _spawn(self, number: int, place: torch.device) -> _Process:
         ours, theirs = self._context.Pipe()
         if self._turn_timeout is not None:
             _limit(ours, self._turn_timeout)
-        arguments = (theirs, self._worker, place, self._server, self._rows)
-        process = self._context.Process(target=_serve, args=arguments, daemon=True, name="fedpace-worker")
+        self._begun[number] = 0
+        arguments = (theirs, self._worker, place, self._server, self._rows, self._begun, number)
+        process = self._context.Process(target=serve, args=arguments, daemon=True, name="fedpace-worker")
         process.start()
         theirs.close()
-        return _Process(process, ours, place)
+        return _Process(process, ours, place, number)
 
     def run(
         self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
     ) -> Iterator[Update]:
-        self._server.vector.copy_(vector)
-        self._server.buffers.copy_(buffers)
-        self._extras = _packed(extras or {})
-        waiting = list(reversed(range(len(turns))))  # turns not yet handed out, next one last
-        free = list(range(len(self._rows)))
-        answers: dict[int, tuple[int, _Answer]] = {}
-        attempts = [0] * len(turns)
+        server = self._server[0]
+        server.vector.copy_(vector)
+        server.buffers.copy_(buffers)
+        course = _Course(turns, packed(extras or {}), len(self._rows))
+        for worker in self._processes:
+            worker.knows_extras = False
         for awaited in range(len(turns)):
-            while awaited not in answers:
-                for worker in self._processes:
-                    if worker.job is None and waiting and free:
-                        self._hand_out(worker, waiting.pop(), free.pop(), turns, attempts)
-                for worker in self._ready(turns):
-                    if worker.job is None:  # it died idle
-                        self._replace(worker)
-                        continue
-                    number, row = worker.job
-                    received = self._receive(worker, turns[number].client, attempts[number])
-                    if received is None:
-                        self._hand_out(worker, number, row, turns, attempts)
-                    else:
-                        answers[number] = (row, received)
-                        worker.job = None
-            row, answer = answers.pop(awaited)
+            while awaited not in course.answers:
+                self._hand_out(course)
+                for worker in self._ready(course):
+                    self._receive(worker, course)
+            row, answer = course.answers.pop(awaited)
             yield answer.joined(self._rows[row])
-            free.append(row)
+            course.free.append(row)
 
-    def _hand_out(self, worker: _Process, number: int, row: int, turns: Sequence[Turn], attempts: list[int]) -> None:
-        attempts[number] += 1
-        worker.job, worker.since = (number, row), monotonic()
-        turn = turns[number]
+    def _hand_out(self, course: _Course) -> None:
+        """Give turns to the workers that have least to do."""
+        orders: dict[int, list[Order]] = {}
+        lot = course.lot(len(self._processes), len(self._rows))
+        while course.waiting and course.free:
+            heavy = course.heavy()
+            listening = [each for each in self._processes if not (heavy and self._busy(each, orders))]
+            worker = min(listening, key=lambda each: len(each.jobs), default=None)
+            if worker is None or len(worker.jobs) >= lot:
+                break
+            job = _Job(course.waiting.popleft(), course.free.pop())
+            worker.jobs.append(job)
+            orders.setdefault(worker.number, []).append(Order.of(course.turns[job.turn], job.row))
+        for number, turns in orders.items():
+            self._send(self._processes[number], turns, course)
+
+    @staticmethod
+    def _busy(worker: _Process, orders: Mapping[int, Sequence[Order]]) -> bool:
+        """Whether it has more to do than what it is about to be sent."""
+        return len(worker.jobs) > len(orders.get(worker.number, ()))
+
+    def _send(self, worker: _Process, turns: Sequence[Order], course: _Course) -> None:
+        if len(worker.jobs) == len(turns):  # it was waiting for this
+            worker.since = monotonic()
+        extras = None if worker.knows_extras else course.extras
+        message = ForkingPickler.dumps(Orders(turns, extras))
+        course.light = len(message) - len(extras or b"") < LIGHT
         try:
-            worker.pipe.send(
-                (row, replace(turn, state={}, extras={}), _packed(turn.state), self._extras, _packed(turn.extras))
-            )
+            worker.pipe.send_bytes(message)
+            worker.knows_extras = True
         except OSError:  # it died or was stopped; the next look at it finds the closed pipe and replaces it
             worker.end()
-            attempts[number] -= 1
 
-    def _ready(self, turns: Sequence[Turn]) -> list[_Process]:
+    def _ready(self, course: _Course) -> list[_Process]:
         """Workers that answered or died. One that is at work on a turn for too long dies now."""
         ready = wait([worker.pipe for worker in self._processes], timeout=LOOK)
         for worker in self._processes:
-            if worker.job is not None and worker.pipe not in ready:
-                self._watch(worker, turns[worker.job[0]].client)
+            if worker.jobs and worker.pipe not in ready:
+                self._watch(worker, course)
         return [worker for worker in self._processes if worker.pipe in ready]
 
-    def _watch(self, worker: _Process, client: int) -> None:
+    def _watch(self, worker: _Process, course: _Course) -> None:
+        begun = int(self._begun[worker.number])
+        if begun != worker.seen:
+            worker.seen, worker.since = begun, monotonic()
         silent = monotonic() - worker.since
         if self._turn_timeout is not None and silent > self._turn_timeout:
             worker.late = True
             worker.end()
         elif silent > worker.patience:
             worker.patience *= 2
+            client = course.turns[(worker.at_work_on(begun) or worker.jobs[0]).turn].client
             whose = f"client {client}" if client >= 0 else "the test set"
             said = "%s: no answer from its worker (process %d) for %.0f s; executor.turn_timeout limits such a wait"
             log.warning(said, whose, worker.process.pid, silent)
 
-    def _receive(self, worker: _Process, client: int, attempts: int) -> _Answer | None:
-        """The answer of a worker that is ready; ``None`` if it died instead, in which case it is replaced."""
+    def _receive(self, worker: _Process, course: _Course) -> None:
+        """Take the answers of a worker that is ready; if it died instead, what it had to do is to be done again."""
         try:
-            answer: _Answer = worker.pipe.recv()
-            return answer
+            found: Answers = worker.pipe.recv()
         except (EOFError, OSError):
-            late = worker.late
-            self._replace(worker)
-            if attempts < (LATE_ATTEMPTS if late else ATTEMPTS):
-                return None
-            died = f"its worker process died {attempts} times (out of memory?)"
-            return _Answer(Update(client, failure=f"took longer than {self._turn_timeout:g} s" if late else died))
+            self._bury(worker, course)
+            return
+        for answer in found.answers:
+            job = worker.jobs.popleft()
+            course.answers[job.turn] = (job.row, answer)
+        worker.answered += len(found.answers)
+        worker.since = monotonic()
+        course.learn(found.seconds, len(found.answers))
 
-    def _replace(self, worker: _Process) -> None:
+    def _bury(self, worker: _Process, course: _Course) -> None:
+        """Replace a dead worker. What it was at work on is given up if it has killed too many."""
+        fatal, late = worker.at_work_on(int(self._begun[worker.number])), worker.late
+        if fatal is not None:
+            course.killed[fatal.turn] += 1
+            times, client = course.killed[fatal.turn], course.turns[fatal.turn].client
+            if times >= (LATE_ATTEMPTS if late else ATTEMPTS):
+                died = f"its worker process died {times} times (out of memory?)"
+                failure = f"took longer than {self._turn_timeout:g} s" if late else died
+                course.answers[fatal.turn] = (fatal.row, Answer(Update(client, failure=failure)))
+                worker.jobs.remove(fatal)
+        course.give_back(worker.jobs)
         worker.pipe.close()
         worker.end()
         worker.process.join(timeout=1)
-        fresh = self._spawn(worker.place)
-        worker.process, worker.pipe, worker.late = fresh.process, fresh.pipe, False
+        self._processes[worker.number] = self._spawn(worker.number, worker.place)
 
     def close(self) -> None:
         for worker in self._processes:
@@ -278,15 +296,3 @@ def _limit(pipe: Connection, seconds: float) -> None:
     with socket.socket(fileno=os.dup(pipe.fileno())) as end:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, duration)
         end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, duration)
-
-
-def _serve(pipe: Connection, worker: Worker, place: torch.device, server: _Row, rows: list[_Row]) -> None:
-    """Main loop of a worker process."""
-    begin_child()
-    worker.move(place)
-    with suppress(EOFError, OSError):  # the server is gone
-        while True:
-            row, turn, state, extras, own = pipe.recv()
-            turn = replace(turn, state=_unpacked(state), extras=_unpacked(own))
-            answer = worker.answer(turn, server.vector, server.buffers, _unpacked(extras))
-            pipe.send(_Answer.split(answer, rows[row]))
