@@ -33,7 +33,7 @@ AT = 4  # nodes among which formats are compared
 SETTINGS = {"data.source": "digits", "data.partition.name": "iid", "local.max_steps": 1, "local.batch": 8}
 SETTINGS |= {"measuring.per_client": 0, "measuring.pairwise": 0}
 SERVER_APP, SUPERLINK = "flwr-serverapp", "flower-superlink"
-SPARE = 1500.0  # MB that nobody may take
+SPARE = 1500.0  # MB that nobody may take, and at first what a node is taken to need
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,21 @@ PAGE, TICK = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 
 def memory(root: int) -> dict[str, float]:
-    """MB that each program holds which a process has begun, or one that it has begun."""
-    return _sums(root, lambda process: int((process / "statm").read_text().split()[1]) * PAGE / 1e6)
+    """MB that each program holds which a process has begun, or one that it has begun.
+
+    Without what it has from files, such as libraries: processes share that.
+    """
+    return _sums(root, _held)
 
 
 def seconds(root: int) -> dict[str, float]:
     """Seconds of computing of the same programs, and of those that they have begun and outlived."""
     return _sums(root, _seconds)
+
+
+def _held(process: Path) -> float:
+    resident, shared = map(int, (process / "statm").read_text().split()[1:3])
+    return (resident - shared) * PAGE / 1e6
 
 
 def _seconds(process: Path) -> float:
