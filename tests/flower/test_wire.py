@@ -51,6 +51,18 @@ def test_searches_paces_and_freezing_work_with_every_format(wire):
     assert local.records[-1].bytes_up < local.records[0].bytes_up
 
 
+def test_clients_that_do_not_wait_keep_their_residuals(tmp_path):
+    settings = {"asynchronous.buffer": 2, "asynchronous.concurrency": 4, "speeds": {"name": "lognormal", "sigma": 1.0}}
+    settings |= {"data.partition": {"name": "iid", "clients": 5}, "rounds": 6, "wire": "signs"}
+    chosen = load_config("fedavg", FAST | settings)
+    local = run_on("local", chosen)
+    assert same(local, run_on("flower-inprocess", chosen))
+    assert any(age for record in local.records for age in record.staleness.values())
+    with pytest.raises(KeyboardInterrupt):
+        run_on("local", chosen, out=tmp_path / "run", listeners=[Stop()])
+    assert same(local, run_on("local", chosen, out=tmp_path / "run", resume=True))
+
+
 @pytest.mark.parametrize("wire", ["int8", "signs"])
 def test_personal_models_are_bitwise_those_of_the_local_engine(wire):
     changes = {"model": "small_cnn", "data.partition.clients": 3, "data.partition.limit": 40}
