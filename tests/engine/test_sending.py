@@ -6,8 +6,9 @@ from safetensors.torch import load_file
 
 from fedpace.aggregation import Dampened, Mean
 from fedpace.attacks import Gaussian
-from fedpace.core import ConfigError, Update
+from fedpace.core import ConfigError, Update, parse
 from fedpace.engine import Attackers, Cohort, Listener, Processes, Serial, Turn, Worker, train
+from fedpace.engine.executors import executors
 from fedpace.engine.sending import RESIDUAL, opened
 from fedpace.methods import LocalSGD, Scaffold
 from fedpace.models import build
@@ -201,27 +202,43 @@ def test_bytes_are_those_of_the_format():
         assert sent(wire=wire) == 5 * (wire.bytes_for(len(model.vector)) + 4 * statistics)
 
 
+class Look(Mean):
+    """Keeps what arrives of each client."""
+
+    seen: list[torch.Tensor]
+
+    def start(self, size, clients, dtype=torch.float32):
+        stream = super().start(size, clients, dtype)
+        take = stream.add
+
+        def add(update, weight=1.0):
+            self.seen.append(update.clone())
+            take(update, weight)
+
+        stream.add = add
+        return stream
+
+
+def arrived_of(**changes):
+    """The vectors of a round, in one block of signs."""
+    seen = []
+    rule = Look.model_construct(seen=seen)
+    run(wire=Signs(block=10**9), schedule=Schedule(base=stage_with(rule=rule)), rounds=1, **changes)
+    assert len(seen) == 5
+    return seen
+
+
+@pytest.mark.parametrize("executor", executors.names())
+def test_whatever_the_executor_signs_and_a_scale_arrive(executor):
+    for update in arrived_of(executor=parse(executors, executor)):
+        assert len(update.abs().unique()) == 1
+        assert update.any()
+
+
 def test_attackers_send_what_the_format_carries():
     """Of noise of any size no more arrives than signs and a scale."""
-    seen = []
-
-    class Look(Mean):
-        def start(self, size, clients, dtype=torch.float32):
-            stream = super().start(size, clients, dtype)
-            take = stream.add
-
-            def add(update, weight=1.0):
-                seen.append(update.clone())
-                take(update, weight)
-
-            stream.add = add
-            return stream
-
-    liars = Attackers(frozenset({0, 1}), Gaussian(), seed=0)
-    whole = Signs(block=10**9)
-    run(wire=whole, attackers=liars, schedule=Schedule(base=stage_with(rule=Look())), rounds=1)
-    assert len(seen) == 5
-    assert all(len(update.abs().unique()) == 1 for update in seen)
+    for update in arrived_of(attackers=Attackers(frozenset({0, 1}), Gaussian(), seed=0)):
+        assert len(update.abs().unique()) == 1
 
 
 def test_a_turn_on_another_device_arrives_there():
