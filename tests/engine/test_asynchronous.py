@@ -42,7 +42,7 @@ class Watched(Simulation):
     """Notes who is under way, and how many wait in the buffer, whenever time is about to pass."""
 
     def __init__(self, settings, durations, seed):
-        super().__init__(settings, durations, seed)
+        super().__init__(settings, len(durations), durations.__getitem__, seed)
         self.settings, self.durations, self.moments = settings, durations, []
 
     def _begin(self, number, waiting):
@@ -151,7 +151,7 @@ def test_with_equal_durations_staleness_is_concurrency_by_buffer():
 
 @given(simulations(), st.integers(0, STEPS))
 def test_a_simulation_goes_on_from_its_state(simulated, stop):
-    whole, half, other = (Simulation(simulated.settings, simulated.durations, 7) for _ in range(3))
+    whole, half, other = (Watched(simulated.settings, simulated.durations, 7) for _ in range(3))
     expected = list(steps(whole))
     assert list(steps(half, stop)) == expected[:stop]
     other.load_state(half.state())
@@ -164,6 +164,18 @@ def test_who_is_drawn_follows_from_the_seed():
     assert first == again
     assert first != other
     assert {client for step in steps(simulation(durations, 3, 6), 60) for client in step.cohort} == set(range(20))
+
+
+def test_a_million_clients_cost_no_more_than_those_under_way():
+    asked = []
+
+    def duration(client):
+        asked.append(client)
+        return 1.0 + client % 7
+
+    found = list(steps(Simulation(Asynchronous(buffer=3, concurrency=6), 10**6, duration, 0), 20))
+    assert len(asked) == sum(len(step.begun) for step in found) < 100
+    assert len({client for step in found for client in step.cohort}) == 60, "hardly anybody is drawn twice"
 
 
 # Whole runs.
@@ -185,7 +197,8 @@ def run(folder=None, resume=False, listeners=(), clients=8, module=None, federat
 
 
 def durations(clients):
-    return LognormalSpeeds(sigma=1).durations(LocalSGD(), small.federation(clients).clients, 3)
+    found = LognormalSpeeds(sigma=1).of(LocalSGD(), small.federation(clients).clients, 3)
+    return [found(client) for client in range(clients)]
 
 
 def named(changes):
@@ -288,7 +301,7 @@ def test_a_version_is_kept_as_long_as_somebody_under_way_began_there(tmp_path):
 
     kept = []
     run(tmp_path, listeners=[Keep()])
-    simulated = Simulation(Asynchronous(buffer=2, concurrency=5), durations(8), 3)
+    simulated = simulation(durations(8), 2, 5, 3)
     for versions, _ in zip(kept, steps(simulated), strict=False):
         assert versions == simulated.under_way
 
@@ -350,7 +363,7 @@ def test_attackers_forge_what_arrives():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"speeds": None}, "asynchronous: who arrives when follows from the clients' speeds; expected speeds"),
+        ({"speeds": None}, "asynchronous: who arrives when follows from speeds; expected speeds = 'lognormal'"),
         ({"cohort": Cohort(number=2)}, "asynchronous: .* expected no cohort beside it"),
         ({"clients": 4}, r"asynchronous\.concurrency: 5 clients are to train at a time, but there are only 4"),
         ({"guard": Guard(max_share=0.6)}, r"asynchronous: .* guard\.max_share"),
@@ -378,7 +391,7 @@ def test_what_cannot_be_combined_is_refused_in_one_line(tmp_path, changes, messa
 
 
 def test_a_buffer_larger_than_the_number_of_clients_under_way_is_refused():
-    with pytest.raises(ValidationError, match="a buffer larger than concurrency waits"):
+    with pytest.raises(ValidationError, match="buffer = 6 above concurrency = 5 would wait"):
         Asynchronous(buffer=6, concurrency=5)
 
 

@@ -6,7 +6,7 @@ from fedpace.aggregation import rules
 from fedpace.attacks import attacks
 from fedpace.core import without_markup
 from fedpace.data import augmentations, partitions, shifts, sources
-from fedpace.engine import speeds
+from fedpace.engine.speeds import speeds
 from fedpace.experiments import load_config, preset_names
 from fedpace.experiments.catalogue import catalogue
 from fedpace.experiments.toml_files import reproduction_names
@@ -54,6 +54,8 @@ def test_everything_that_can_be_named_is_described_in_one_line(kind, names):
         ("rules", rules),
         ("optimizers", optimizers),
         ("clippings", clippings),
+        ("speeds", speeds),
+        ("staleness", staleness_weights),
         ("tasks", tasks),
     ],
 )

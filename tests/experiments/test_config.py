@@ -104,7 +104,7 @@ def test_gradients_are_taken_of_the_batches_that_training_would_see():
         ({"asynchronous": {"staleness": {"b": 3}}}, "here: staleness 'polynomial': unknown key 'b'"),
         (
             {"asynchronous": {"buffer": 6, "concurrency": 5}},
-            "here: asynchronous: a buffer larger than concurrency waits for clients that begin with its own step",
+            "here: asynchronous: buffer = 6 above concurrency = 5 would wait for clients that begin with its own step",
         ),
         ({"aggregate": {"rule": "json:dumps"}}, "json:dumps"),
         ({"aggregate": {"rule": "collections:OrderedDict"}}, "collections:OrderedDict"),

@@ -5,7 +5,7 @@ A simulation in virtual time, without any training: the same settings, speeds an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from fedpace.core import ConfigError, Settings, Tensors
 from fedpace.engine.cohort import Cohort
 from fedpace.engine.participation import Participation, Step
+from fedpace.engine.speeds import Durations
 from fedpace.server import AnyStaleness, PolynomialStaleness
 
 
@@ -33,7 +34,10 @@ class Asynchronous(Settings):
     @model_validator(mode="after")
     def _buffer_can_fill(self) -> Asynchronous:
         if self.buffer > self.concurrency:
-            raise ValueError("a buffer larger than concurrency waits for clients that begin with its own step")
+            raise ValueError(
+                f"buffer = {self.buffer} above concurrency = {self.concurrency} would wait for clients that begin with "
+                "its own step"
+            )
         return self
 
     def size(self, clients: int) -> int:
@@ -70,15 +74,15 @@ class UnderWay(NamedTuple):
 
 
 class Simulation(Participation):
-    """Who is under way at which virtual time. ``durations`` are those of the clients' turns.
+    """Who of so many ``clients`` is under way at which virtual time. ``duration`` is that of a client's turn.
 
     All that happens at one moment happens in this order: clients arrive, in ascending order; the server takes a step
     whenever its buffer is full; then others begin. So where all turns last equally long and the buffer holds all
     clients under way, rounds are synchronous: those of ``cohort.number``, with the same clients.
     """
 
-    def __init__(self, settings: Asynchronous, durations: Sequence[float], seed: int) -> None:
-        self._settings, self._durations, self._seed = settings, durations, seed
+    def __init__(self, settings: Asynchronous, clients: int, duration: Durations, seed: int) -> None:
+        self._settings, self._clients, self._duration, self._seed = settings, clients, duration, seed
         self._now = 0.0
         self._draws = 0
         self._queue: list[UnderWay] = []  # a heap: the next one to arrive comes first
@@ -98,21 +102,21 @@ class Simulation(Participation):
 
     def _begin(self, number: int, waiting: Collection[int]) -> list[int]:
         """Send θ to as many clients as are missing, of those that have nothing to do."""
-        missing = self._settings.concurrency - len(self._queue)
-        busy = {one.client for one in self._queue}.union(waiting)
-        free = [client for client in range(len(self._durations)) if client not in busy]
-        if not missing or not free:
+        busy = sorted(self.clients.union(waiting))
+        free = self._clients - len(busy)
+        missing = min(self._settings.concurrency - len(self._queue), free)
+        if not missing:
             return []
-        cohort = Cohort(number=min(missing, len(free)))
-        drawn = [free[at] for at in cohort.sample(len(free), seed=self._seed, round_number=self._draws)]
+        drawn = Cohort(number=missing).sample(free, seed=self._seed, round_number=self._draws)
         self._draws += 1
-        for client in drawn:
-            heappush(self._queue, UnderWay(self._now + self._durations[client], client, number))
-        return drawn
+        begun = list(_others(busy, drawn))
+        for client in begun:
+            heappush(self._queue, UnderWay(self._now + self._duration(client), client, number))
+        return begun
 
     @property
     def clients(self) -> set[int]:
-        """Who is under way after the last step. Whoever takes their places begins with the next round's θ."""
+        """Who is under way. Whoever takes the places of those who arrived last begins with the next round's θ."""
         return {one.client for one in self._queue}
 
     @property
@@ -141,3 +145,16 @@ class Simulation(Participation):
         columns = (tensors[name].tolist() for name in ("arrives", "clients", "began"))
         self._queue = [UnderWay(*row) for row in zip(*columns, strict=True)]
         heapify(self._queue)
+
+
+def _others(busy: Sequence[int], places: Sequence[int]) -> Iterator[int]:
+    """The clients at these places among all that are not busy, however many there are; both are in ascending order.
+
+    >>> list(_others([0, 2, 3], [0, 1, 2]))
+    [1, 4, 5]
+    """
+    below = 0
+    for place in places:
+        while below < len(busy) and busy[below] <= place + below:
+            below += 1
+        yield place + below

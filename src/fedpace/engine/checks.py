@@ -155,7 +155,7 @@ def check_asynchronous(
     """Refuse what is about clients that begin together, where none waits for the others."""
     if speeds is None:
         raise ConfigError(
-            "asynchronous: who arrives when follows from the clients' speeds; expected speeds, found none"
+            "asynchronous: who arrives when follows from speeds; expected speeds = 'lognormal' or another, found none"
         )
     if cohort != Cohort():
         raise ConfigError("asynchronous: its concurrency says how many clients take part; expected no cohort beside it")

@@ -10,6 +10,7 @@ from itertools import groupby
 import torch
 
 from fedpace.core import Tensors
+from fedpace.engine.speeds import Durations
 
 _TIME = "time"
 
@@ -72,23 +73,23 @@ class Participation(ABC):
 class Synchronous(Participation):
     """Everybody begins together, and the server waits for the slowest client.
 
-    ``draw`` says who takes part in a round, ``turns`` how often each of them trains in it; without ``durations`` of
-    their turns there is no time.
+    ``draw`` says who takes part in a round, ``turns`` how often each of them trains in it; without a ``duration`` of
+    each client's turn there is no time.
     """
 
     def __init__(
-        self, draw: Callable[[int], list[int]], turns: Callable[[int], int], durations: Sequence[float] | None
+        self, draw: Callable[[int], list[int]], turns: Callable[[int], int], duration: Durations | None
     ) -> None:
-        self._draw, self._turns, self._durations = draw, turns, durations
+        self._draw, self._turns, self._duration = draw, turns, duration
         self._now = 0.0
 
     def step(self, number: int) -> Step:
         """The next cohort."""
         cohort = self._draw(number)
         arrived = dict.fromkeys(cohort, number)
-        if self._durations is None:
+        if self._duration is None:
             return Step(number, arrived, cohort)
-        slowest = max((self._durations[client] for client in cohort), default=0.0)
+        slowest = max(map(self._duration, cohort), default=0.0)
         self._now += self._turns(number) * slowest
         return Step(number, arrived, cohort, self._now)
 
@@ -103,7 +104,7 @@ class Synchronous(Participation):
 
     def state(self) -> Tensors:
         """The time, if there is any."""
-        return {} if self._durations is None else {_TIME: torch.tensor([self._now], dtype=torch.float64)}
+        return {} if self._duration is None else {_TIME: torch.tensor([self._now], dtype=torch.float64)}
 
     def load_state(self, tensors: Tensors) -> None:
         """Go on from that time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import exp
 from typing import Annotated
 
@@ -13,6 +13,9 @@ from fedpace.client import Batches
 from fedpace.core import Named, Registry, by_name, numpy_stream
 from fedpace.data import Shard
 
+Durations = Callable[[int], float]
+"""Client → how long its turn takes."""
+
 
 class Speeds(Named, ABC):
     """How long each client takes for a turn. It is drawn from the run's seed, and the same in all turns of a client."""
@@ -21,9 +24,9 @@ class Speeds(Named, ABC):
     def duration(self, client: int, steps: int, seed: int) -> float:
         """The duration of a turn of so many local ``steps``."""
 
-    def durations(self, local: Batches, shards: Sequence[Shard], seed: int) -> list[float]:
-        """Of every client, for its examples."""
-        return [self.duration(client, local.steps(shard), seed) for client, shard in enumerate(shards)]
+    def of(self, local: Batches, shards: Sequence[Shard], seed: int) -> Durations:
+        """How long each client takes for its examples, when one asks."""
+        return lambda client: self.duration(client, local.steps(shards[client]), seed)
 
 
 speeds: Registry[Speeds] = Registry("speeds", Speeds)
@@ -44,7 +47,7 @@ class EqualSpeeds(Speeds):
 class LognormalSpeeds(Speeds):
     """A turn takes e^(σz), with a z of each client from the normal distribution; the median client takes 1.
 
-    At σ = 0.5 the slowest tenth of the clients takes 3.6 times as long as the fastest tenth, or longer.
+    ``sigma`` is σ: at 0.5 the slowest tenth of the clients takes 3.6 times as long as the fastest tenth, or longer.
     """
 
     sigma: float = Field(0.5, ge=0, le=5)

@@ -210,15 +210,15 @@ class Training:
     def _simulated(self) -> Participation:
         """Who takes part when."""
         plan, clients = self.plan, self.federation.clients
-        durations = None if plan.speeds is None else plan.speeds.durations(plan.local, clients, plan.seed)
-        if plan.asynchronous is None or durations is None:
-            return Synchronous(self._cohort, lambda number: len(plan.schedule.stage(number).exchanges), durations)
+        duration = None if plan.speeds is None else plan.speeds.of(plan.local, clients, plan.seed)
+        if plan.asynchronous is None or duration is None:
+            return Synchronous(self._cohort, lambda number: len(plan.schedule.stage(number).exchanges), duration)
         if self._execution.secure is not None:
             raise ConfigError(
                 "asynchronous: clients that began at different steps add up to no sum; expected no secure"
             )
         self.warnings += plan.asynchronous.check(len(clients))
-        return Simulation(plan.asynchronous, durations, plan.seed)
+        return Simulation(plan.asynchronous, len(clients), duration, plan.seed)
 
     def run(self, folder: RunFolder | None, *, resume: bool) -> Outcome:
         """All rounds that are not done yet."""

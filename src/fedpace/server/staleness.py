@@ -34,7 +34,9 @@ class ConstantStaleness(Staleness):
 
 @staleness_weights.register("polynomial")
 class PolynomialStaleness(Staleness):
-    """(1 + τ)^-a (Xie et al., 2019); with a = 0.5 FedBuff's 1/√(1 + τ) (Nguyen et al., 2022).
+    """(1 + τ)^-a (Xie et al., 2019), by default 1/√(1 + τ) as in FedBuff (Nguyen et al., 2022).
+
+    ``a`` says how fast updates lose weight: 0 would be never.
 
     >>> PolynomialStaleness().weight(0), PolynomialStaleness().weight(3)
     (1.0, 0.5)
@@ -50,6 +52,8 @@ class PolynomialStaleness(Staleness):
 @staleness_weights.register("hinge")
 class HingeStaleness(Staleness):
     """1 up to τ = b, beyond it 1 / (a(τ - b) + 1) (Xie et al., 2019, FedAsync+Hinge).
+
+    ``b`` is the age up to which updates count whole; ``a`` is how fast they lose weight from there on.
 
     >>> [HingeStaleness(a=1, b=2).weight(steps) for steps in (0, 2, 3, 5)]
     [1.0, 1.0, 0.5, 0.25]
