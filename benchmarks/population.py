@@ -88,8 +88,12 @@ def seconds(work: Callable[[], None]) -> float:
 
 def ratios(runs: Sequence[Callable[[], None]]) -> list[tuple[float, float]]:
     """Milliseconds of a round of each run, and the median of its ratios to the first one's."""
-    times = np.array([[seconds(go_on) for go_on in runs] for _ in range(REPEATS)])[1:]  # the first round warms up
-    return [(1000 * median(own), median(own / times[:, 0])) for own in times.T]
+    times = np.empty((REPEATS, len(runs)))
+    for repeat in range(REPEATS):
+        for at in np.roll(np.arange(len(runs)), repeat):  # each of them is the first one now and then
+            times[repeat, at] = seconds(runs[at])
+    after = times[len(runs) :]  # the first rounds warm up
+    return [(1000 * median(own), median(own / after[:, 0])) for own in after.T]
 
 
 def apart(function: Callable[..., object], *arguments: object) -> object:
