@@ -11,8 +11,8 @@ import pytest
 
 from fedpace.analysis import ReportedRun, write_report
 from fedpace.analysis.report._html import number, round_axis
-from fedpace.analysis.report._runs import thinned
 from fedpace.analysis.report.similarity import snapshots
+from fedpace.analysis.runs import thinned
 from fedpace.core import Agreement, ConfigError, RoundRecord, RunFolderError, Similarity
 
 SECTIONS = ["comparison", "curves", "pairs", "layers", "clients", "events", "cost", "settings"]

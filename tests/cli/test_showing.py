@@ -148,3 +148,22 @@ def test_every_command_and_option_has_a_help_text():
                 assert metavar in command.help, (command.name, parameter.name)
             else:
                 assert parameter.help, (command.name, parameter.name)
+
+
+def test_the_doctor_says_what_it_found_and_what_to_try(fedpace):
+    fedpace(
+        "run", "fedavg", "--model", "linear", *SHORT, "--set", "local.lr=0.01", "--rounds", "10", "--out", "runs/mine"
+    )
+    found = fedpace("doctor", "runs")
+    assert (found.code, found.err) == (0, "")
+    assert "Try: fedpace run fedavg --rounds 20" in found.out
+    (finding,) = strict(fedpace("doctor", "runs/mine", "--json").out)
+    assert finding["check"] == "not_converged"
+
+
+def test_the_doctor_has_no_patient(fedpace, place):
+    (place / "empty").mkdir()
+    for folder in ("empty", "nowhere"):
+        found = fedpace("doctor", folder)
+        assert found.code == 2
+        assert len(found.err.splitlines()) == 1

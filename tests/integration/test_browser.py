@@ -9,7 +9,6 @@ from collections import Counter
 import pytest
 
 from fedpace.analysis import write_report
-from fedpace.experiments.reporting import reported
 from fedpace.experiments.run import execute
 from tests.experiments.helpers import fast_config
 
@@ -76,7 +75,7 @@ def report(tmp_path_factory):
     """Two methods with two seeds each, one of them with a stage, and everything measured."""
     methods = {"fedavg": {}, "fedpace": {}}
     runs = [
-        reported(method, execute(fast_config(method, rounds=4, seed=seed, measuring__per_client=5, **given)))
+        execute(fast_config(method, rounds=4, seed=seed, measuring__per_client=5, **given)).reported(method)
         for method, given in methods.items()
         for seed in (0, 1)
     ]

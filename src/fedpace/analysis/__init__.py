@@ -39,7 +39,8 @@ if TYPE_CHECKING:
         equal_number,
         membership_attack,
     )
-    from fedpace.analysis.report import ReportedRun, write_report
+    from fedpace.analysis.report import write_report
+    from fedpace.analysis.runs import ReportedRun
     from fedpace.analysis.show import Rows, duration, panels, run_overview, stage_rows
     from fedpace.analysis.summary import Summary, summarise
     from fedpace.analysis.sweeps import SweepPoint, sweep_figure

@@ -10,6 +10,7 @@ from fedpace import __version__
 from fedpace.cli.attacking import attack_byzantine, attack_membership
 from fedpace.cli.comparing import compare, sweep
 from fedpace.cli.data import data_show
+from fedpace.cli.diagnosing import doctor
 from fedpace.cli.flower import flower_new
 from fedpace.cli.reproducing import reproduce
 from fedpace.cli.showing import config, list_, report, show
@@ -45,6 +46,7 @@ app.command()(sweep)
 app.command("list")(list_)
 app.command()(show)
 app.command()(config)
+app.command()(doctor)
 app.command()(report)
 app.command()(reproduce)
 

@@ -138,14 +138,13 @@ def _run_and_report(
     from fedpace.analysis import write_report
     from fedpace.experiments.api import comparison
     from fedpace.experiments.batch import run_batch
-    from fedpace.experiments.reporting import reported
 
     results = run_batch(jobs, err_console, workers=workers)
     compared = comparison(jobs, results, sequential=sequential)
     plot, table, page = (folder / name for name in ("comparison.png", "comparison.md", "report.html"))
     compared.plot(plot)
     write_text(table, compared.to_markdown() + "\n")
-    write_report([reported(job.label, result) for job, result in zip(jobs, results, strict=True)], page)
+    write_report([result.reported(job.label) for job, result in zip(jobs, results, strict=True)], page)
     warnings = dict.fromkeys(filter(None, (unfair, *(text for result in results for text in result.warnings))))
     if as_json:
         tuning = {"tuning": tuned} if tuned else {}

@@ -8,29 +8,13 @@ from pathlib import Path
 
 from fedpace.analysis import ReportedRun
 from fedpace.core import RunFolderError
-from fedpace.engine import read_run
 from fedpace.experiments.run import Result
-
-
-def reported(label: str, result: Result) -> ReportedRun:
-    """A result as a report shows it."""
-    names = () if result.folder is None else read_run(result.folder).get("client_names", ())
-    return ReportedRun(
-        label,
-        result.config["seed"],
-        result.config,
-        result.records,
-        result.warnings,
-        result.metric,
-        client_names=names,
-        folder=result.folder,
-    )
 
 
 def read_runs(folders: Iterable[Path]) -> list[ReportedRun]:
     """The runs in some folders, each a run folder or a folder of them. The seeds of one method share its label."""
     found = [run for folder in folders for run in _run_folders(folder)]
-    return [reported(re.sub(r"-seed\d+$", "", run.resolve().name), _read(run)) for run in found]
+    return [_read(run).reported(re.sub(r"-seed\d+$", "", run.resolve().name)) for run in found]
 
 
 def _read(folder: Path) -> Result:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from torch import nn
 
-from fedpace.analysis import Summary, run_overview, summarise
+from fedpace.analysis import Finding, ReportedRun, Summary, diagnose, run_overview, summarise
 from fedpace.core import ConfigError, RoundRecord, refuse_links
 from fedpace.data import Data, Federation, load
 from fedpace.engine import (
@@ -86,6 +86,24 @@ class Result:
         if self.metric.name != "accuracy":
             raise ConfigError(f"this run is not judged by accuracy but by {self.metric.name}: see 'final'")
         return self.summary.final
+
+    def reported(self, label: str | None = None) -> ReportedRun:
+        """The run as reports and diagnoses look at it, under the name of its method or another ``label``."""
+        names = () if self.folder is None else read_run(self.folder).get("client_names", ())
+        return ReportedRun(
+            label or self.config["method"],
+            self.config["seed"],
+            self.config,
+            self.records,
+            self.warnings,
+            self.metric,
+            client_names=names,
+            folder=self.folder,
+        )
+
+    def diagnose(self) -> list[Finding]:
+        """What may be wrong with this run, worst first."""
+        return diagnose([self.reported()])
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """The metric and similarity over the rounds."""

@@ -23,7 +23,7 @@ from fedpace.analysis.report._html import (
     table,
     value_format,
 )
-from fedpace.analysis.report._runs import Methods, metric_of, thinned
+from fedpace.analysis.runs import Methods, metric_of, thinned
 from fedpace.core import Metric, RoundRecord
 
 _LINES = 10  # clients up to which each one is a line; more are rows of a heat map

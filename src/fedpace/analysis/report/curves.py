@@ -9,7 +9,7 @@ from typing import Any
 from fedpace.analysis._style import INK, PALETTE, line_style
 from fedpace.analysis.history import Curve, metric_curve, similarity_curve, stage_windows
 from fedpace.analysis.report._html import Section, axis, layout, line, number, plot, round_axis, text, value_format
-from fedpace.analysis.report._runs import Methods, ReportedRun, metric_of, over_seeds
+from fedpace.analysis.runs import Methods, ReportedRun, metric_of, over_seeds
 from fedpace.core import Metric
 
 Trace = dict[str, Any]

@@ -23,7 +23,7 @@ from fedpace.analysis.report._html import (
     scale,
     text,
 )
-from fedpace.analysis.report._runs import Methods, thinned
+from fedpace.analysis.runs import Methods, thinned
 from fedpace.core import RoundRecord
 
 _COLOURS = [to_hex(colour) for colour in colormaps["viridis"](np.linspace(0, 1, 9))]

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedpace.analysis.differences import differences, flatten
 from fedpace.analysis.report._html import Section
-from fedpace.analysis.report._runs import Methods
+from fedpace.analysis.runs import Methods
 from fedpace.core import for_html
 
 _IDENTITY = {"method", "kind", "description", "seed", "tunable"}  # said elsewhere, or nothing that was set

@@ -25,7 +25,7 @@ from fedpace.analysis.report._html import (
     scale,
     table,
 )
-from fedpace.analysis.report._runs import Methods, thinned
+from fedpace.analysis.runs import Methods, thinned
 
 _COLOURS = (PALETTE[1], "#F7F7F7", PALETTE[5])  # light enough at both ends for dark numbers
 _MEAN = "mean of all rounds"

@@ -12,7 +12,7 @@ from rich.filesize import decimal
 
 from fedpace.analysis.comparison import Comparison, Metric
 from fedpace.analysis.report._html import Section, grid, scrolling, table
-from fedpace.analysis.report._runs import Methods, ReportedRun, metric_of
+from fedpace.analysis.runs import Methods, ReportedRun, metric_of
 from fedpace.analysis.show import dropped_clients, duration, privacy_of
 from fedpace.analysis.summary import Summary, summarise
 from fedpace.core import Seconds

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedpace.analysis.asynchrony import at_moments, moments_of
 from fedpace.analysis.report._html import Section, axis, layout, line, number, plot, text, value_format
-from fedpace.analysis.report._runs import Methods, ReportedRun, metric_of
+from fedpace.analysis.runs import Methods, ReportedRun, metric_of
 from fedpace.core import Metric
 
 _HEIGHT = 340  # pixels

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fedpace.analysis.differences import flatten, grouped, unequal
 from fedpace.analysis.report._html import Section
-from fedpace.analysis.report._runs import Methods, ReportedRun, by_method
 from fedpace.analysis.report.clients import metric_of_clients
 from fedpace.analysis.report.curves import curves
 from fedpace.analysis.report.layers import agreement_of_layers
@@ -16,6 +15,7 @@ from fedpace.analysis.report.settings import settings
 from fedpace.analysis.report.similarity import pairs_of_clients
 from fedpace.analysis.report.tables import comparison, cost, events
 from fedpace.analysis.report.timeline import over_time
+from fedpace.analysis.runs import Methods, ReportedRun, by_method
 from fedpace.core import ConfigError, for_html, write_text
 
 # The browser itself refuses to load anything from elsewhere.

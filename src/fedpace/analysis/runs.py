@@ -1,4 +1,4 @@
-"""What a report is about: runs, grouped by method."""
+"""Runs as reports and diagnoses look at them, grouped by method."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ class ReportedRun:
     metric: Metric = ACCURACY
     client_names: Sequence[str] = ()
     folder: Path | None = None
+
+    @property
+    def method(self) -> str:
+        """The preset that it ran."""
+        return str(self.config.get("method", self.label))
 
     def name_of(self, client: int) -> str:
         """What a client is called; its number where nobody knows."""
