@@ -21,9 +21,9 @@ from subprocess import Popen
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 
+from benchmarks.contest.tables import markdown, put, shown
 from benchmarks.programs import memory, seconds
 from rich.console import Console
-from rich.table import Table
 from tests.flower.deployment import BIN, HOST, Deployment, wait_until
 
 WIDTHS = {100_000: 280, 11_000_000: 3279}  # parameters → units in the two hidden layers
@@ -33,6 +33,7 @@ AT = 4  # nodes among which formats are compared
 SETTINGS = {"data.source": "digits", "data.partition.name": "iid", "local.max_steps": 1, "local.batch": 8}
 SETTINGS |= {"measuring.per_client": 0, "measuring.pairwise": 0}
 SERVER_APP, SUPERLINK = "flwr-serverapp", "flower-superlink"
+TITLE = "Per round; memory at most"
 SPARE = 1500.0  # MB that nobody may take, and at first what a node is taken to need
 
 
@@ -131,15 +132,18 @@ def courses(nodes: Sequence[int], parameters: Sequence[int], formats: Sequence[s
                 yield from ((number, size, wire) for wire in ("float32", *others))
 
 
-def table(costs: Sequence[Cost]) -> Table:
-    """All that was measured, a line per run."""
-    names = ("parameters", "format", "nodes", "MB up", "MB down", "MB on loopback", "s", "s of the server")
-    found = Table(*names, "ServerApp MB", "SuperLink MB", "a SuperNode MB", title="Per round; memory at most")
-    for cost in costs:
-        moved = (f"{value / 1e6:.3f}" for value in (cost.up, cost.down, cost.loopback))
+COLUMNS = ("parameters", "format", "nodes", "MB up", "MB down", "MB on loopback", "s", "s of the server")
+COLUMNS += ("ServerApp MB", "SuperLink MB", "a SuperNode MB")
+
+
+def lines(costs: Sequence[Cost]) -> list[list[str]]:
+    """A line per run."""
+    found = []
+    for cost in sorted(costs, key=lambda cost: (cost.parameters, cost.nodes, -cost.up)):
+        moved = (f"{value / 1e6:.3g}" for value in (cost.up, cost.down, cost.loopback))
         spent = (f"{cost.seconds:.1f}", f"{cost.computing:.1f}")
         held = (f"{value:.0f}" for value in (cost.server_app, cost.superlink, cost.node))
-        found.add_row(f"{cost.parameters:,}", cost.wire, str(cost.nodes), *moved, *spent, *held)
+        found.append([f"{cost.parameters:,}", cost.wire, str(cost.nodes), *moved, *spent, *held])
     return found
 
 
@@ -152,6 +156,7 @@ def main() -> None:
     parser.add_argument("--formats", nargs="*", default=FORMATS, help=f"beside float32, with {AT} nodes")
     parser.add_argument("--rounds", type=int, default=4, help="of each run; the first one is not counted")
     parser.add_argument("--json", type=Path, help="write the table here")
+    parser.add_argument("--markdown", type=Path, help="a page into which the table is put")
     options = parser.parse_args()
     console, end, costs, left_out = Console(width=150), monotonic() + 60 * options.minutes, list[Cost](), list[str]()
     most = max(options.nodes)
@@ -181,11 +186,13 @@ def main() -> None:
                 continue
             costs.append(cost)
             console.print(f"{said}: {cost.seconds:.1f} s a round")
-    console.print(table(costs))
+    shown(TITLE, COLUMNS, lines(costs), console)
     for line in left_out:
         console.print(f"not measured: {line}")
     if options.json:
         options.json.write_text(json.dumps([asdict(cost) for cost in costs]))
+    if options.markdown:
+        put(options.markdown, "deployment", markdown(TITLE, COLUMNS, lines(costs), "\n".join(left_out)))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,13 @@ from fedpace.experiments.engines import node_of
 from fedpace.experiments.presets import load_config
 from fedpace.experiments.run import execute
 from fedpace.flower import InProcessGrid, OnGrid, _replies, client_app
-from fedpace.flower._replies import AHEAD, Replies
+from fedpace.flower._replies import Replies
 from fedpace.flower.execution import WHO
+from fedpace.wire import Int8
 from tests.records import untimed
 
-NODES = 30
+NODES, AHEAD = 30, 8
+SIZE = 100  # bytes of a reply
 
 
 class Patchy(Grid):
@@ -64,6 +66,7 @@ class Patchy(Grid):
 def hurry(monkeypatch):
     monkeypatch.setattr(_replies, "SHORTEST_PAUSE", 0.0)
     monkeypatch.setattr(_replies, "LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr(_replies, "AHEAD", AHEAD * SIZE)
 
 
 def ask(grid):
@@ -77,7 +80,7 @@ def who(reply):
 
 def of_all(grid, timeout=60.0):
     messages = ask(grid)
-    replies = Replies(grid, messages, timeout)
+    replies = Replies(grid, messages, timeout, SIZE)
     return [reply and who(reply) for reply in map(replies.of, messages)]
 
 
@@ -120,8 +123,9 @@ def test_an_in_process_grid_that_is_silent_is_not_waited_for():
 
 
 @pytest.mark.parametrize("rule", ["mean", "masked"])
-def test_a_round_holds_few_replies_and_is_that_of_the_local_engine(rule):
+def test_a_round_holds_few_replies_and_is_that_of_the_local_engine(rule, monkeypatch):
     """Nodes answer in any order, and the last clients first."""
+    monkeypatch.setattr(_replies, "AHEAD", AHEAD * Int8().bytes_for(650) + 1)
     settings = {"data.source": "digits", "data.partition": {"name": "iid", "clients": NODES}, "model": "linear"}
     settings |= {"rounds": 2, "local.max_steps": 1, "measuring.per_client": 0, "executor": "serial", "wire": "int8"}
     chosen = load_config("fedavg", {**settings, "aggregate.rule": rule, "measuring.pairwise": 0})

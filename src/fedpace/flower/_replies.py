@@ -32,7 +32,7 @@ EXAMPLES = "num-examples"
 
 UNREADABLE = Exception  # what reading somebody's records may raise: no list of errors was ever complete
 
-AHEAD = 8  # replies that may be here before their turn, so that some are under way while others are added up
+AHEAD = 2**28  # bytes of replies that may be here before their turn
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two looks for replies
 
 MOST_EXAMPLES = 10**12  # with values up to the guard's, a sum of a million answers is far from the end of float32
@@ -57,13 +57,14 @@ def exchange(grid: Grid, messages: Mapping[int, Message], timeout: float) -> dic
 class Replies:
     """The replies to messages that were sent together, asked for in the order of the messages.
 
-    Who adds updates up in a fixed order has nothing to do with a reply before its turn comes. So of the replies that
-    are there no more than the next ``AHEAD`` are fetched: the others wait at the SuperLink, however many they are, and
-    not in the memory of this process.
+    Who adds updates up in a fixed order has nothing to do with a reply before its turn comes. Of the replies that are
+    there, the next ones are fetched all the same, because Flower forgets that of a node that is gone: as many as fit
+    into ``AHEAD``. All others wait at the SuperLink, however many they are, and not in the memory of this process.
     """
 
-    def __init__(self, grid: Grid, messages: Mapping[int, Message], timeout: float) -> None:
-        """Send the messages. An in-process grid has answered at once or never does."""
+    def __init__(self, grid: Grid, messages: Mapping[int, Message], timeout: float, size: int) -> None:
+        """Send the messages. A reply has about ``size`` bytes; an in-process grid has answered at once or never does."""
+        self._ahead = AHEAD // max(size, 1)
         accepted = set(grid.push_messages(list(messages.values()))) if messages else set()
         self._grid, self._found = grid, dict[int, Message]()
         self._end = monotonic() + (0.0 if isinstance(grid, InProcessGrid) else timeout)
@@ -91,7 +92,7 @@ class Replies:
 
     def _fetch(self, node: int) -> bool:
         """Fetch this node's reply and those of the next ones, as far as they are there; whether any was."""
-        next_ones = islice(self._waiting, max(AHEAD - len(self._found), 0))
+        next_ones = islice(self._waiting, max(self._ahead - len(self._found), 0))
         found = late_replies(self._grid, {each: self._waiting[each] for each in {node, *next_ones}})
         for each in found:
             del self._waiting[each]

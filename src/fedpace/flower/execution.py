@@ -126,7 +126,8 @@ class FlowerExecution(Execution):
             node: Message(turns_record(model, common, asked[client]), node, WORK, ttl=LIFE * self._timeout)
             for client, node in nodes.items()
         }
-        replies = Replies(self._grid, messages, self._timeout)
+        largest = max(sum(_bytes_of(turn, len(vector)) for turn in turns) for turns in asked.values())
+        replies = Replies(self._grid, messages, self._timeout, largest)
         reached = {client: node for client, node in nodes.items() if node in replies.awaited}
         return {
             client: self._answers(turns, reached.get(client), replies, len(vector), extras)
@@ -206,3 +207,8 @@ class FlowerExecution(Execution):
 
     def _question(self, node: int) -> Message:
         return Message(RecordDict({"config": ConfigRecord({"clients": self._clients})}), node, WHO)
+
+
+def _bytes_of(turn: Turn, size: int) -> int:
+    """How many bytes the answer to a turn has at most, but for what a method sends along."""
+    return 4 * size if turn.wire is None else turn.wire.bytes_for(size)
