@@ -13,7 +13,7 @@ from fedpace.experiments.presets import load_config
 from fedpace.experiments.run import execute
 from fedpace.flower import InProcessGrid, OnGrid, _replies, client_app
 from fedpace.flower._replies import Replies
-from fedpace.flower.execution import WHO
+from fedpace.flower.execution import WHO, WORK
 from fedpace.wire import Int8
 from tests.records import untimed
 
@@ -27,7 +27,7 @@ class Patchy(Grid):
     def __init__(self, inner, late, gone):
         self._inner, self.late, self.gone = inner, late, gone
         self.replies = weakref.WeakSet()
-        self.most, self.looks = 0, count()
+        self.most, self.looks, self.lives = 0, count(), []
         self._asked = {}
 
     run = property(lambda self: self._inner.run)
@@ -43,6 +43,7 @@ class Patchy(Grid):
 
     def push_messages(self, messages):
         messages = list(messages)
+        self.lives += [message.metadata.ttl for message in messages if message.metadata.message_type == WORK]
         names = self._inner.push_messages(messages)
         nodes = [message.metadata.dst_node_id for message in messages]
         self._asked |= {name: [node, self.late.get(node, 0)] for name, node in zip(names, nodes, strict=True)}
@@ -136,3 +137,4 @@ def test_a_round_holds_few_replies_and_is_that_of_the_local_engine(rule, monkeyp
     assert untimed(result.records) == untimed(local.records)
     assert all(record.used == NODES for record in result.records)
     assert 1 < grid.most <= AHEAD + 1
+    assert min(grid.lives) >= 2 * OnGrid(grid=grid).timeout  # a reply that waits for its turn must not expire

@@ -63,7 +63,7 @@ class Replies:
     """
 
     def __init__(self, grid: Grid, messages: Mapping[int, Message], timeout: float, size: int) -> None:
-        """Send the messages. A reply has about ``size`` bytes; an in-process grid has answered at once or never does."""
+        """Send the messages. A reply has about ``size`` bytes. An in-process grid answers at once or never does."""
         self._ahead = AHEAD // max(size, 1)
         accepted = set(grid.push_messages(list(messages.values()))) if messages else set()
         self._grid, self._found = grid, dict[int, Message]()
