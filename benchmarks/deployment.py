@@ -14,7 +14,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from subprocess import Popen
@@ -65,24 +64,23 @@ class Watch:
 
     def costs(self, run: Popen[bytes], out: str, parameters: int, wire: str, nodes: int, end: float) -> Cost | None:
         """What its rounds cost but for the first one, which warms up; nothing if there was no time for them."""
-        marks: list[tuple[float, int, float]] = []  # when a round was over, bytes and seconds of computing by then
-        held, of_node, done = {SERVER_APP: 0.0, SUPERLINK: 0.0}, 0.0, 0
+        marks: dict[int, tuple[int, float]] = {}  # rounds that are over → bytes and seconds of computing by then
+        held, of_node = {SERVER_APP: 0.0, SUPERLINK: 0.0}, 0.0
         while run.poll() is None and monotonic() < end:
             found = memory(self.link.pid)
             held = {name: max(most, found.get(name, 0.0)) for name, most in held.items()}
             of_node = max(of_node, sum(memory(self.node.pid).values()))
-            if len(self.deployment.rounds(out)) > done:
-                done = len(self.deployment.rounds(out))
-                marks.append((monotonic(), loopback(), sum(seconds(self.link.pid).values())))
+            marks.setdefault(len(self.deployment.rounds(out)), (loopback(), sum(seconds(self.link.pid).values())))
             sleep(0.2)
+        assert run.returncode in (None, 0), self.deployment.log(out)
         if run.poll() is None:
             self.deployment.stop(run)
-        records = self.deployment.rounds(out)[1 : len(marks)]
-        if not records:
-            assert run.poll() is None or monotonic() >= end, self.deployment.log(out)
+        records = self.deployment.rounds(out)[1:]
+        first, last = min((n for n in marks if n), default=0), max(marks, default=0)
+        if not records or first == last:
             return None
-        (_, bytes_before, computed_before), (_, bytes_after, computed_after) = marks[0], marks[-1]
-        rounds = len(marks) - 1
+        (bytes_before, computed_before), (bytes_after, computed_after) = marks[first], marks[last]
+        rounds = last - first
         return Cost(
             parameters,
             wire,
@@ -91,7 +89,7 @@ class Watch:
             median(record.bytes_up for record in records),
             median(record.bytes_down for record in records),
             (bytes_after - bytes_before) / rounds,
-            median(after - before for (before, *_), (after, *_) in pairwise(marks)),
+            median(record.seconds.total for record in records),
             held[SERVER_APP],
             held[SUPERLINK],
             of_node,
@@ -182,7 +180,7 @@ def main() -> None:
             run = deployment.run(settings, preset="fedavg", out=out, timeout=1800)
             cost = Watch(deployment, link, running[0]).costs(run, out, parameters, wire, nodes, end)
             if cost is None:
-                left_out.append(f"{said}: no time")
+                left_out.append(f"{said}: not two rounds in time")
                 continue
             costs.append(cost)
             console.print(f"{said}: {cost.seconds:.1f} s a round")
