@@ -23,8 +23,7 @@ from benchmarks.contest.tables import Row
 from rich.console import Console
 
 from fedpace.data.sources._cache import cache_folder
-from fedpace.engine import executors
-from fedpace.engine.executors import cores
+from fedpace.engine.executors import cores, executors
 
 FEDPACE = Contestant("fedpace", "ours")
 COSINES = Contestant("fedpace, all pairs compared", "ours", "cosines")

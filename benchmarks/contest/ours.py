@@ -7,7 +7,8 @@ from benchmarks.contest.setups import Job
 
 from fedpace.core import RoundRecord
 from fedpace.data import load
-from fedpace.engine import Cohort, Executor, Listener, Measuring, Plan, Processes, Serial, executors, train
+from fedpace.engine import Cohort, Executor, Listener, Measuring, Plan, Processes, Serial, train
+from fedpace.engine.executors import executors
 from fedpace.methods import LocalSGD
 
 ENDLESS = 10**6

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -403,14 +402,12 @@ def test_a_report_about_nothing_is_an_error(tmp_path):
         write_report([], tmp_path / "report.html")
 
 
-def test_many_runs_make_a_small_file_quickly(record, tmp_path):
+def test_many_runs_make_a_small_file(record, tmp_path):
     histories = [measured(record, np.linspace(0.1, 0.9, 50) + seed / 1e7) for seed in range(40)]
     layers = {f"features.{i}.weight": [0, 12345 + i, 0, 6789] for i in range(20)}
     histories = [[replace(one, agreement=Agreement(layers=layers)) for one in records] for records in histories]
     runs = [ReportedRun(f"local.lr={i}, dampen.first=20", 0, {"i": i}, records) for i, records in enumerate(histories)]
-    start = time.perf_counter()
     path = write_report(runs, tmp_path / "report.html")
-    assert time.perf_counter() - start < 5
     assert path.stat().st_size < 10e6
 
 

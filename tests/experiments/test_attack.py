@@ -12,9 +12,8 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import fedpace
-from fedpace import cli
 from fedpace.analysis import adversaries, membership_attack
-from fedpace.cli import app
+from fedpace.cli import app, attacking
 from fedpace.core import ConfigError, FedpaceError, RunFolderError
 from fedpace.engine import RunFolder, read_run
 from fedpace.experiments import attack_membership, execute, federate
@@ -328,7 +327,7 @@ def attack(*arguments):
 
 
 def test_the_command_prints_a_row_per_run_and_attack(monkeypatch):
-    monkeypatch.setattr(cli, "out_console", Console(width=160))
+    monkeypatch.setattr(attacking, "out_console", Console(width=160))
     trained()
     execute(fast_config("gma", seed=3), out=Path("other"))
     told = attack(RUN, "other", "--examples", 50).stdout

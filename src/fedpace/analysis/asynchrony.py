@@ -49,7 +49,8 @@ def metric_over_time(
 
 def moments_of(histories: Iterable[Sequence[RoundRecord]]) -> list[float]:
     """Moments from the first measurement of any run to the last, closer at the beginning, with the end of each run."""
-    curves = [curve for curve in map(time_curve, histories) if curve]
+    curves = [[moment for moment in time_curve(records) if moment > 0] for records in histories]
+    curves = [curve for curve in curves if curve]  # time is on a logarithmic scale
     if not curves:
         return []
     first, ends = min(map(min, curves)), {max(curve) for curve in curves}
