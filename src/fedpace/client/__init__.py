@@ -7,6 +7,8 @@ from fedpace.client.gradient import Gradient
 from fedpace.client.private import Loss, PrivateSteps
 from fedpace.client.probe import Probe
 from fedpace.client.rates import Rate, rates
+from fedpace.client.stack import Stack
+from fedpace.client.stacked_training import StackedTraining
 from fedpace.client.training import Correction, LocalTraining, TrainingSettings
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
     "PrivateSteps",
     "Probe",
     "Rate",
+    "Stack",
+    "StackedTraining",
     "TrainingSettings",
     "rates",
     "works",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -35,11 +35,29 @@ class Context:
 
 
 class ClientWork(Named, ABC):
-    """Work of one client in one round. Parameters only, no state."""
+    """Work of one client in one round. Parameters only, no state.
+
+    Work that is ``stackable`` can also be done for many clients as one computation, by :meth:`stacked`. ``held`` says
+    of how many examples of each client such a computation keeps what gradients need.
+    """
+
+    @property
+    def stackable(self) -> bool:
+        """Whether there is such a computation: work of one's own has none unless it says so."""
+        return False
+
+    @property
+    def held(self) -> int:
+        """A batch of each client, or nothing where no gradients are taken."""
+        return 0
 
     @abstractmethod
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Start at ``vector`` and answer with an update whose tensors may be views of the resident model."""
+
+    def stacked(self, vector: Tensor, shards: Sequence[Shard], contexts: Sequence[Context]) -> Iterator[Update]:
+        """What each client would answer alone, up to rounding. All contexts lend the same model and extras."""
+        raise NotImplementedError
 
 
 works: Registry[ClientWork] = Registry("client work", ClientWork)

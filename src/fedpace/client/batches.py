@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -48,14 +49,22 @@ class Batches(Settings):
     def _on_host(
         self, shard: Shard, context: Context, epochs: int | None, batch: int | None, rng: np.random.Generator | None
     ) -> Iterator[tuple[Inputs, Tensor]]:
-        generator = torch_stream(context.seed, "batches")
-        size = batch or self.batch
-        per_epoch = max(len(shard) // size, 1)
-        for step in range(self.steps(shard, epochs=epochs, batch=batch)):
-            if step % per_epoch == 0:
-                order = torch.randperm(len(shard), generator=generator)
-            start = step % per_epoch * size
-            yield shard.batch(order[start : start + size], rng, padding=context.task.padding)
+        for batches in self.orders(shard, context.seed, epochs=epochs, batch=batch):
+            for positions in batches:
+                yield shard.batch(positions, rng, padding=context.task.padding)
+
+    def orders(
+        self, shard: Shard, seed: int, *, epochs: int | None = None, batch: int | None = None
+    ) -> Iterator[NDArray[np.int64]]:
+        """For each pass the positions of its examples in the shard, one row per batch."""
+        generator = torch_stream(seed, "batches")
+        size = min(batch or self.batch, len(shard))
+        left = self.steps(shard, epochs=epochs, batch=batch)
+        while left > 0:
+            order = torch.randperm(len(shard), generator=generator).numpy()
+            rows = order[: len(shard) // size * size].reshape(-1, size)[:left]
+            yield rows
+            left -= len(rows)
 
     def steps(self, shard: Shard, *, epochs: int | None = None, batch: int | None = None) -> int:
         """How many batches that will be."""

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
-
-from fedpace.core import FlatModule
+from torch import Tensor
 
 
 class Steps(Protocol):
@@ -21,11 +20,26 @@ class Steps(Protocol):
         """Move the model by the gradient that it holds."""
 
 
+class Moved(Protocol):
+    """What an optimizer moves: the vector of a model, or those of several in rows."""
+
+    @property
+    def vector(self) -> Tensor:
+        """Where it is."""
+
+    @property
+    def gradient(self) -> Tensor:
+        """Where it goes."""
+
+    def spare(self, use: str) -> Tensor:
+        """As much memory as the vector's, for one use."""
+
+
 class SGDSteps:
     """``torch.optim.SGD(fused=True)`` on some parts of a model's vector."""
 
     def __init__(
-        self, model: FlatModule, parts: Sequence[slice], *, lr: float, weight_decay: float, momentum: float
+        self, model: Moved, parts: Sequence[slice], *, lr: float, weight_decay: float, momentum: float
     ) -> None:
         self._vectors = [model.vector[part] for part in parts]
         self._gradients = [model.gradient[part] for part in parts]
@@ -51,12 +65,12 @@ class SGDSteps:
 class AdamSteps:
     """``torch.optim.Adam(fused=True)`` on some parts of a model's vector."""
 
-    def __init__(self, model: FlatModule, parts: Sequence[slice], *, lr: float, weight_decay: float) -> None:
+    def __init__(self, model: Moved, parts: Sequence[slice], *, lr: float, weight_decay: float) -> None:
         self._vectors = [model.vector[part] for part in parts]
         self._gradients = [model.gradient[part] for part in parts]
         self._means = [model.spare("Adam's means")[part].zero_() for part in parts]
         self._squares = [model.spare("Adam's squares")[part].zero_() for part in parts]
-        self._done = torch.zeros((), device=model.device)
+        self._done = torch.zeros((), device=model.vector.device)
         self._settings: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay}
 
     def step(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 import torch
 from pydantic import Field, JsonValue, SerializeAsAny, field_validator, model_validator
@@ -16,10 +16,11 @@ from fedpace.client.batches import Batches
 from fedpace.client.optimizers import check_optimizer, make_optimizer, takes
 from fedpace.client.private import Loss, PrivateSteps
 from fedpace.client.rates import Constant, Rate, rates
-from fedpace.client.steps import AdamSteps, SGDSteps, Steps
+from fedpace.client.steps import AdamSteps, Moved, SGDSteps, Steps
 from fedpace.core import FlatModule, Inputs, Layout, Precision, by_name, devices
 from fedpace.data import Shard
 
+T = TypeVar("T")
 Correction = Callable[[Tensor, Tensor], None]
 """Changes a batch's gradient in place before the step; also given where the model stands."""
 
@@ -71,8 +72,8 @@ class TrainingSettings(Batches):
         factor = self.rate.factor(progress)
         return self if factor == 1 else self.model_copy(update={"lr": self.lr * factor})
 
-    def steps_on(self, model: FlatModule, parts: Sequence[slice] = (slice(None),)) -> Steps:
-        """What moves parts of the flat vector: a fused step instead of one per tensor."""
+    def steps_on(self, model: Moved, parts: Sequence[slice] = (slice(None),)) -> Steps:
+        """What moves parts of the flat vector, or some of its rows: a fused step instead of one per tensor."""
         if self._plain:
             steps = AdamSteps if self.optimizer == "adam" else SGDSteps
             return steps(model, parts, **self._of_optimizer())
@@ -113,7 +114,7 @@ class LocalTraining:
 
         ``optimizer``, ``epochs`` and ``batch`` replace those of the settings.
         """
-        settings, model, pace = self.settings, self.context.model, self._pace()
+        settings, model, pace = self.settings, self.context.model, pace_of(self.context)
         part = part or model.layout
         optimizer = optimizer or settings.steps_on(model, model.layout.runs(part))
         private = settings.private
@@ -121,16 +122,12 @@ class LocalTraining:
         losses = []
         with model.only(part):
             batches = settings.training_batches(self.shard, self.context, epochs=epochs, batch=batch)
-            for group in _groups(batches, settings.accumulate):
+            for group in in_groups(batches, settings.accumulate):
                 model.gradient.zero_()
                 losses += [backward(model, *examples) for examples in group]
                 if len(group) > 1:
                     model.gradient.div_(len(group))
-                if self.correction is not None:
-                    self.correction(model.gradient, model.vector)
-                if settings.clip is not None:
-                    model.gradient.mul_((settings.clip / model.gradient.norm().clamp(min=1e-12)).clamp(max=1))
-                paced_step(optimizer, model.vector, pace)
+                descend(settings, model.gradient, model.vector, self.correction, optimizer, pace)
         return sum(losses) / len(losses)
 
     def backward(self, model: FlatModule, inputs: Inputs, targets: Tensor) -> float:
@@ -139,14 +136,32 @@ class LocalTraining:
         devices.backward(loss, model.gradient, self.settings.precision)
         return loss.item()
 
-    def _pace(self) -> Tensor | None:
-        """The pace of every coordinate: the server's for what is shared, 1 for what is personal."""
-        model, sent = self.context.model, self.context.extras.get("pace")
-        if sent is None or not model.layout.personal:
-            return sent
-        whole = torch.ones_like(model.vector)
-        model.layout.put_shared(whole, sent)
-        return whole
+
+def pace_of(context: Context) -> Tensor | None:
+    """The pace of every coordinate: the server's for what is shared, 1 for what is personal."""
+    model, sent = context.model, context.extras.get("pace")
+    if sent is None or not model.layout.personal:
+        return sent
+    whole = torch.ones_like(model.vector)
+    model.layout.put_shared(whole, sent)
+    return whole
+
+
+def descend(
+    settings: TrainingSettings,
+    gradient: Tensor,
+    vector: Tensor,
+    correction: Correction | None,
+    optimizer: Steps,
+    pace: Tensor | None,
+) -> None:
+    """One step from ``vector`` along a batch's gradient; of several clients in rows, one along each gradient."""
+    if correction is not None:
+        correction(gradient, vector)
+    if settings.clip is not None:
+        norms = gradient.norm(dim=-1, keepdim=True)
+        gradient.mul_((settings.clip / norms.clamp(min=1e-12)).clamp(max=1))
+    paced_step(optimizer, vector, pace)
 
 
 def paced_step(optimizer: Steps, vector: Tensor, pace: Tensor | None) -> None:
@@ -157,7 +172,7 @@ def paced_step(optimizer: Steps, vector: Tensor, pace: Tensor | None) -> None:
         vector.sub_(before).mul_(pace).add_(before)
 
 
-def _groups(batches: Iterator[tuple[Inputs, Tensor]], size: int) -> Iterator[list[tuple[Inputs, Tensor]]]:
+def in_groups(batches: Iterator[T], size: int) -> Iterator[list[T]]:
     """Batches in groups of ``size``; the last may be smaller."""
     while group := list(islice(batches, size)):
         yield group

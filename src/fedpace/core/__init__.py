@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         written_aside,
     )
     from fedpace.core.flat import Buffers, FlatModule
-    from fedpace.core.inputs import Inputs, call, part
+    from fedpace.core.inputs import Inputs, call, call_with, part
     from fedpace.core.layout import Layout
     from fedpace.core.metric import ACCURACY, Metric
     from fedpace.core.perturbation import Perturbation, Scaling, scalings
@@ -102,6 +102,7 @@ __all__ = [
     "Writer",
     "by_name",
     "call",
+    "call_with",
     "derive",
     "devices",
     "did_you_mean",

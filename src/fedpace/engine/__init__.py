@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fedpace.engine.cohort import Cohort
     from fedpace.engine.description import IRRELEVANT, read_metric, read_run
     from fedpace.engine.events import Listener
-    from fedpace.engine.executors import Execution, Executor, Processes, Serial, cores
+    from fedpace.engine.executors import Auto, Execution, Executor, Processes, Serial, Vectorised, cores
     from fedpace.engine.folder import RunFolder
     from fedpace.engine.measuring import Measuring
     from fedpace.engine.participation import Step
@@ -30,6 +30,7 @@ __all__ = [
     "AnySpeeds",
     "Asynchronous",
     "Attackers",
+    "Auto",
     "Cohort",
     "EqualSpeeds",
     "Execution",
@@ -48,6 +49,7 @@ __all__ = [
     "Step",
     "Training",
     "Turn",
+    "Vectorised",
     "Worker",
     "check_device",
     "cores",

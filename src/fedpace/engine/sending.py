@@ -59,7 +59,7 @@ def opened(wire: Wire, encoded: Tensor, size: int, frozen: Tensor | None) -> Ten
     return vector
 
 
-def keeping(update: Update, state: Tensors, kept: Tensors) -> Update:
+def keeping(update: Update, state: Mapping[str, Tensor], kept: Tensors) -> Update:
     """An update whose client keeps this as well as what it has kept already."""
     return replace(update, state={**state, **(update.state or {}), **kept})
 

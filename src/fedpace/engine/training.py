@@ -56,6 +56,7 @@ from fedpace.engine.recorder import Recorder
 from fedpace.engine.sending import without_residuals
 from fedpace.engine.speeds import Speeds
 from fedpace.engine.states import ClientStates
+from fedpace.engine.stopwatch import Stopwatch
 from fedpace.engine.versions import Version, Versions
 from fedpace.engine.worker import CLASSIFICATION, Turn
 from fedpace.methods import LocalSGD, Method
@@ -166,6 +167,8 @@ class Training:
         everybody = self.cohort_size == len(federation)
         check_wire(plan.wire, plan.schedule, plan.privacy, execution.secure, everybody=everybody)
         self._execution = execution
+        execution.prepare(plan.local)
+        self.warnings += execution.notes
         self._listeners = list(listeners)
         layout = self._model.layout
         self.server = Server(
@@ -267,6 +270,7 @@ class Training:
                 raise ClientError(reason)
             record = self.round(number)
             records.append(record)
+            self._note()
             for listener in self._listeners:
                 listener.finished_round(record)
         self._judge_end(records)
@@ -287,6 +291,13 @@ class Training:
         found = [reason, idle_search(records), lost_clients(records, self.plan.guard.patience)]
         for message in filter(None, found):
             self.warnings.append(message)
+            self._warn(message)
+
+    def _note(self) -> None:
+        """What the execution has to say since it was last asked."""
+        new = [note for note in self._execution.notes if note not in self.warnings]
+        self.warnings += new
+        for message in new:
             self._warn(message)
 
     def state(self) -> Tensors:
@@ -330,7 +341,7 @@ class Training:
 
     def _converse(self, step: Step) -> tuple[RoundReport, Seconds]:
         """Carry the round's questions to the clients, and their answers back."""
-        begun, searched, waited, number = perf_counter(), 0.0, _Stopwatch(), step.number
+        begun, searched, waited, number = perf_counter(), 0.0, Stopwatch(), step.number
         under_way = Round(
             self.server,
             number,
@@ -458,28 +469,6 @@ class Training:
     def _warn(self, message: str) -> None:
         for listener in self._listeners:
             listener.warned(message)
-
-
-class _Stopwatch:
-    """Adds up the seconds that are spent waiting for clients."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __enter__(self) -> None:
-        self._start = perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds += perf_counter() - self._start
-
-    def over(self, updates: Iterator[Update]) -> Iterator[Update]:
-        """The same updates; waiting for each is counted."""
-        while True:
-            with self:
-                update = next(updates, None)
-            if update is None:
-                return
-            yield update
 
 
 @contextmanager

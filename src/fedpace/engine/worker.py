@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -60,17 +60,30 @@ class Worker:
     def answer(self, turn: Turn, vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]) -> Update:
         """Do a turn from the server's vector and buffers, and what it sent along."""
         here = self.model.device
-        state, extras = devices.moved(turn.state, here), devices.moved({**extras, **turn.extras}, here)
-        own = Buffers(state[_FLOATS], state[_INTEGERS]) if _FLOATS in state else buffers.to(here)
-        training = self._federation.clients[turn.client] if turn.client >= 0 else None
-        context = Context(self.model, own, turn.client, turn.seed, extras, state, training, self._task)
+        context = self._context(turn, buffers, extras)
         devices.seed(derive(turn.seed, "torch"), here)  # dropout and the like in the user's model
         try:
-            update = turn.work(vector.to(here), self._shard(turn), context)
-            update = as_it_arrives(update, turn, len(vector), extras)
+            return _sent(turn.work(vector.to(here), self._shard(turn), context), turn, len(vector), context)
         except Exception as error:  # whatever a client does wrong must not stop the round
             return Update(turn.client, failure=f"{type(error).__name__}: {one_line(error)}")
-        return _with_buffers_in_state(update, state) if turn.keeps_buffers else update
+
+    def answers(
+        self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor]
+    ) -> Iterator[Update]:
+        """Do turns with the same stackable work as one computation. A client's mistake becomes that of all."""
+        shards, extras = [self._shard(turn) for turn in turns], devices.moved(extras, self.model.device)
+        contexts = [self._context(turn, buffers, extras) for turn in turns]
+        updates = turns[0].work.stacked(vector.to(self.model.device), shards, contexts)
+        for turn, update, context in zip(turns, updates, contexts, strict=True):
+            yield _sent(update, turn, len(vector), context)
+
+    def _context(self, turn: Turn, buffers: Buffers, extras: Mapping[str, Tensor]) -> Context:
+        here = self.model.device
+        state = devices.moved(turn.state, here)
+        own = Buffers(state[_FLOATS], state[_INTEGERS]) if _FLOATS in state else buffers.to(here)
+        training = self._federation.clients[turn.client] if turn.client >= 0 else None
+        extras = devices.moved({**extras, **turn.extras}, here)
+        return Context(self.model, own, turn.client, turn.seed, extras, state, training, self._task)
 
     def _shard(self, turn: Turn) -> Shard:
         if turn.on == "test":
@@ -80,7 +93,13 @@ class Worker:
         return self._federation.clients[turn.client]
 
 
-def _with_buffers_in_state(update: Update, state: Tensors) -> Update:
+def _sent(update: Update, turn: Turn, size: int, context: Context) -> Update:
+    """An answer as the server gets it, and what the client keeps of it."""
+    update = as_it_arrives(update, turn, size, context.extras)
+    return _with_buffers_in_state(update, context.state) if turn.keeps_buffers else update
+
+
+def _with_buffers_in_state(update: Update, state: Mapping[str, Tensor]) -> Update:
     if update.buffers is None:
         return update
     kept = {_FLOATS: update.buffers.floats, _INTEGERS: update.buffers.integers}

@@ -15,7 +15,7 @@ from rich.console import Console
 from fedpace.analysis import unfair
 from fedpace.core import ConfigError, FedpaceError, RoundRecord, RunFolderError, slug
 from fedpace.data import Data, Federation
-from fedpace.engine import Processes, RunFolder, Serial, check_device, read_rounds
+from fedpace.engine import RunFolder, check_device, read_rounds
 from fedpace.engine.executors import cores
 from fedpace.experiments.config import RunConfig, upgraded
 from fedpace.experiments.parallel import Work, forks, named, side_by_side
@@ -113,11 +113,8 @@ def at_once(jobs: Sequence[Job], workers: int | None) -> int:
 
 
 def on_one_core(config: RunConfig) -> RunConfig:
-    """The same run beside others: it trains in its own process, or in one more that can be ended after a time limit."""
-    given = config.executor
-    limited = isinstance(given, Processes) and given.turn_timeout is not None
-    executor = given.model_copy(update={"workers": 1}) if limited else Serial()
-    return config.model_copy(update={"executor": executor})
+    """The same run beside others."""
+    return config.model_copy(update={"executor": config.executor.on_one_core()})
 
 
 def _title(job: Job) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from fedpace.core import Inputs, ModelError
+from fedpace.core import Inputs, ModelError, call_with
 from fedpace.models import head_names
 
 
@@ -37,16 +36,7 @@ def with_features(
     caught: list[Tensor] = []
     hook = head_layer(module).register_forward_pre_hook(lambda _, given: caught.append(given[0]))
     try:
-        scores = called(module, tensors or {}, inputs)
+        scores: Tensor = call_with(module, tensors or {}, inputs)
     finally:
         hook.remove()
     return scores, caught[-1]
-
-
-def called(module: nn.Module, tensors: Mapping[str, Tensor], inputs: Inputs) -> Tensor:
-    """What the module says about a batch, with ``tensors`` in the place of its own of the same names."""
-    several = isinstance(inputs, Mapping)
-    found: Tensor = functional_call(
-        module, dict(tensors), () if several else (inputs,), dict(inputs) if several else {}
-    )
-    return found

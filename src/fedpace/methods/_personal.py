@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Annotated, ClassVar
 
+import numpy as np
 import torch
 from pydantic import SerializeAsAny
 from torch import Tensor, nn
 
-from fedpace.client import ClientWork, Context, works
-from fedpace.client.evaluation import measured
+from fedpace.client import ClientWork, Context, Stack, works
+from fedpace.client.evaluation import BATCH, measured
+from fedpace.client.stacked_batches import StackedBatches
 from fedpace.core import FlatModule, Inputs, Layout, ModelError, Tensors, Update, by_name, call
 from fedpace.data import Shard
 from fedpace.methods._method import Method, methods
@@ -27,7 +29,7 @@ class Personal(Method, ABC):
 
     * ``is_personal``: which tensors are its own (usually none, or head, or base);
     * ``first_state`` and ``state``: what else it keeps;
-    * ``fit``: its phases of training, on the resident model that ``load`` has put together;
+    * ``phases`` or ``fit``: its training, on the resident model that ``load`` has put together;
     * ``predictor``: the model with which it answers, by default the one that ``load`` puts together.
     """
 
@@ -63,19 +65,19 @@ class Personal(Method, ABC):
         if layout.personal:
             layout.put(model.vector, context.state[PERSONAL], layout.own)
 
-    def turn(self, vector: Tensor, shard: Shard, context: Context) -> Update:
-        """Train and send the change of what is shared."""
-        self.load(vector, context)
-        loss, kept = self.fit(vector, shard, context)
+    def load_all(self, vector: Tensor, stack: Stack) -> None:
+        """Put the models of many clients together."""
+        for row, context in zip(stack.vector, stack.contexts, strict=True):
+            self.load(vector, context)
+            row.copy_(context.model.vector)
+
+    def answer(self, vector: Tensor, shard: Shard, context: Context, loss: float, kept: Tensors) -> Update:
+        """The change of what is shared."""
         model, layout = context.model, context.model.layout
         if layout.personal:
             kept = {PERSONAL: layout.take(model.vector, layout.own), **kept}
         change = model.change_since(vector)
         return Update(context.client, change, len(shard), {"loss": loss}, model.buffers, state=kept or None)
-
-    def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:
-        """The phases of local training: the mean loss, and what the client keeps beside its personal tensors."""
-        return self.training(vector, shard, context).run(), {}
 
     def predictor(self, vector: Tensor, context: Context) -> Predictor:
         """From inputs to outputs, in evaluation mode."""
@@ -96,3 +98,30 @@ class PersonalEvaluation(ClientWork):
     def __call__(self, vector: Tensor, shard: Shard, context: Context) -> Update:
         """Measure in evaluation mode."""
         return measured(self.method.predictor(vector, context), shard, torch.arange(len(shard)), context)
+
+    @property
+    def stackable(self) -> bool:
+        """Where the method's model can be put together for many clients."""
+        return self.method.stackable
+
+    @property
+    def held(self) -> int:
+        """No more than a batch: clients with more examples are measured alone."""
+        return BATCH
+
+    def stacked(self, vector: Tensor, shards: Sequence[Shard], contexts: Sequence[Context]) -> Iterator[Update]:
+        """The models of many clients at once."""
+        if max(map(len, shards)) > BATCH:
+            yield from (self(vector, *client) for client in zip(shards, contexts, strict=True))
+            return
+        stack = Stack(shards, contexts)
+        self.method.load_all(vector, stack)
+        stack.model.module.eval()
+        everything = [np.arange(len(shard))[None] for shard in stack.shards]
+        with torch.inference_mode():
+            (batch,) = StackedBatches(stack.shards, everything, contexts[0])
+            outputs = stack.outputs(batch.inputs)
+        for client, (shard, context) in enumerate(zip(shards, contexts, strict=True)):
+            row, own = stack.rows[client], slice(len(shard))
+            sums = context.task.sums(outputs[row, own], batch.targets[row, own])
+            yield Update(context.client, None, len(shard), sums)

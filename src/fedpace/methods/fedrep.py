@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import ClassVar
 
 from pydantic import Field
-from torch import Tensor
 
-from fedpace.client import Context
-from fedpace.core import Tensors, derive
-from fedpace.data import Shard
-from fedpace.methods._method import methods
+from fedpace.core import Layout
+from fedpace.methods._method import Phase, methods
 from fedpace.methods._personal import Personal
 
 
@@ -22,15 +20,14 @@ class FedRep(Personal):
     Keeps: the head. Travels: the base, each way. Cost: FedAvg's, and ``head_epochs`` passes that train the head alone.
     """
 
+    in_phases: ClassVar[bool] = True
+
     head_epochs: int = Field(1, ge=1)
 
     def is_personal(self, name: str, head: frozenset[str]) -> bool:
         """The head."""
         return name in head
 
-    def fit(self, vector: Tensor, shard: Shard, context: Context) -> tuple[float, Tensors]:
+    def phases(self, layout: Layout) -> Sequence[Phase]:
         """Head, then base."""
-        layout = context.model.layout
-        seeded = replace(context, seed=derive(context.seed, "head"))
-        self.training(vector, shard, seeded).run(layout.own, epochs=self.head_epochs)
-        return self.training(vector, shard, context).run(layout.shared), {}
+        return Phase(layout.own, self.head_epochs, "head"), Phase(layout.shared)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fedpace.methods._method import methods
 from fedpace.methods._personal import Personal
 
@@ -13,6 +15,8 @@ class LGFedAvg(Personal):
     All bases begin as the base of the initial model, as in PFLlib; the authors begin with a model that FedAvg trained.
     Keeps: the base. Travels: the head, each way. Cost: FedAvg's.
     """
+
+    in_phases: ClassVar[bool] = True
 
     def is_personal(self, name: str, head: frozenset[str]) -> bool:
         """The base."""

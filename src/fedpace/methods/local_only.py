@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import nn
 
 from fedpace.core import Layout
@@ -15,6 +17,8 @@ class LocalOnly(Personal):
 
     Keeps: the model. Travels: nothing. Cost: FedAvg's.
     """
+
+    in_phases: ClassVar[bool] = True
 
     def layout(self, module: nn.Module) -> Layout:
         """All of it is personal."""

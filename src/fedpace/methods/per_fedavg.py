@@ -9,9 +9,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from fedpace.client import Context, Loss
-from fedpace.core import Inputs, Tensors, call, part
+from fedpace.core import Inputs, Tensors, call, call_with, part
 from fedpace.data import Shard
-from fedpace.methods._head import called
 from fedpace.methods._method import methods
 from fedpace.methods._personal import Personal, Predictor
 
@@ -52,7 +51,7 @@ class PerFedAvg(Personal):
             middle = (len(targets) + 1) // 2  # of an odd number, both have the one in the middle
             first, second = slice(middle), slice(-middle, None)
             adapted = self._adapted(part(inputs, first), targets[first], context)
-            return context.task.loss(called(module, adapted, part(inputs, second)), targets[second])
+            return context.task.loss(call_with(module, adapted, part(inputs, second)), targets[second])
 
         return loss
 
@@ -63,7 +62,7 @@ class PerFedAvg(Personal):
         module = context.model.module
         adapted = self._adapted(*next(self.batches(context.training, context)), context)
         context.model.buffers.copy_(context.buffers)
-        return partial(called, module.eval(), adapted)
+        return partial(call_with, module.eval(), adapted)
 
     def _adapted(self, inputs: Inputs, targets: Tensor, context: Context) -> Tensors:
         """φ. Its gradient counts as a constant, so that ∇L(φ) is what θᵢ receives (first order)."""

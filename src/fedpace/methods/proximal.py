@@ -16,6 +16,7 @@ class Proximal(Method):
     """Local training of the loss plus (μ/2)‖θᵢ − θ‖² (Li et al., 2020). With ``mu`` = 0 it is FedAvg's."""
 
     by_examples: ClassVar[bool] = True
+    in_phases: ClassVar[bool] = True
 
     mu: float = Field(0.01, ge=0, allow_inf_nan=False)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedpace.client import Context, Correction, Gradient
-from fedpace.core import Layout, ServerSide, Update
+from fedpace.core import FlatModule, Layout, ServerSide, Tensors, Update
 from fedpace.data import Shard
 from fedpace.methods._method import Method, methods
 
@@ -33,6 +33,8 @@ class Scaffold(Method):
     Cost: the client keeps a vector, and one more travels each way.
     """
 
+    in_phases: ClassVar[bool] = True
+
     option: Literal["I", "II"] = "II"
     optimizer: str = "sgd"
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)
@@ -49,10 +51,14 @@ class Scaffold(Method):
             )
         return self
 
-    def turn(self, vector: Tensor, shard: Shard, context: Context) -> Update:
-        """Train, then renew the client's control."""
+    def first_state(self, model: FlatModule) -> Tensors:
+        """A control of zeros."""
+        return {_CONTROL: torch.zeros_like(model.vector)}
+
+    def answer(self, vector: Tensor, shard: Shard, context: Context, loss: float, kept: Tensors) -> Update:
+        """Renew the client's control, and send its change along."""
         common, own = _controls(vector, context)
-        update = super().turn(vector, shard, context)
+        update = super().answer(vector, shard, context, loss, kept)
         assert update.vector is not None  # training ends with a vector or an error
         renewed = own - common - update.vector / (ceil(self.steps(shard) / self.accumulate) * self.lr)
         if self.option == "I":

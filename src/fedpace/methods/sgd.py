@@ -12,3 +12,4 @@ class LocalSGD(Method):
     """A few epochs of an optimizer on the task's loss, and nothing else (McMahan et al., 2017)."""
 
     by_examples: ClassVar[bool] = True
+    in_phases: ClassVar[bool] = True

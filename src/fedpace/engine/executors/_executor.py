@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fedpace.core import Buffers, Device, Layout, Named, Registry, Update, devices
 from fedpace.data import Federation
 from fedpace.engine.worker import CLASSIFICATION, Turn
+from fedpace.methods import Method
 from fedpace.server import Collected, Secure, Weighing
 from fedpace.tasks import Task
 
@@ -28,6 +29,14 @@ class Execution(ABC):
 
     secure: Secure | None = None
     device: torch.device = devices.HOST
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Lines for the user on how turns are done. More of them may come while they are."""
+        return ()
+
+    def prepare(self, method: Method) -> None:  # noqa: B027  # most execute whatever comes
+        """Hear of a run's method before its first round."""
 
     @abstractmethod
     def run(
@@ -58,6 +67,10 @@ class Executor(Named, ABC):
     """How turns are executed: parameters only; ``start`` brings workers up."""
 
     on_this_machine: ClassVar[bool] = True  # where workers compute, so that its devices are theirs
+
+    def on_one_core(self) -> Executor:
+        """The same for a run that goes beside others: one core is its own."""
+        return self
 
     @abstractmethod
     def start(

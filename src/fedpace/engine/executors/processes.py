@@ -61,6 +61,10 @@ class Processes(Executor):
     workers: int | None = Field(None, ge=1, le=1024)  # a file may ask for any number
     turn_timeout: float | None = Field(None, gt=0, le=1e9)
 
+    def on_one_core(self) -> Executor:
+        """Clients train in the run's own process, or in one more that can be ended after a time limit."""
+        return Serial() if self.turn_timeout is None else self.model_copy(update={"workers": 1})
+
     def start(
         self,
         module: nn.Module,

@@ -28,10 +28,12 @@ class Serial(Executor):
         device: Device = "cpu",
     ) -> Execution:
         """Build the one worker."""
-        return _SerialExecution(Worker(copy.deepcopy(module), federation, layout, task, devices.choose(device)))
+        return SerialExecution(Worker(copy.deepcopy(module), federation, layout, task, devices.choose(device)))
 
 
-class _SerialExecution(Execution):
+class SerialExecution(Execution):
+    """One worker in this process."""
+
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         here = worker.model.device
@@ -41,10 +43,16 @@ class _SerialExecution(Execution):
     def run(
         self, turns: Sequence[Turn], vector: Tensor, buffers: Buffers, extras: Mapping[str, Tensor] | None = None
     ) -> Iterator[Update]:
+        """One after another."""
         for turn in turns:
             with devices.forked_rng(self._worker.model.device):  # the user's own random numbers go on undisturbed
-                update = replace(self._worker.answer(turn, vector, buffers, extras or {}), encoded=None)
-            yield update if self._worker.model.device == self.device else update.to(self.device)
+                update = self._worker.answer(turn, vector, buffers, extras or {})
+            yield self.handed_over(update)
+
+    def handed_over(self, update: Update) -> Update:
+        """A worker's answer as the server wants it, where it wants it."""
+        update = replace(update, encoded=None)
+        return update if self._worker.model.device == self.device else update.to(self.device)
 
     def close(self) -> None:
-        pass
+        """Nothing is left behind."""
