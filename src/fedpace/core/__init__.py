@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fedpace._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from fedpace.core import devices
+    from fedpace.core import devices, memory
     from fedpace.core._sketch import sketch
     from fedpace.core.devices import Device, Precision
     from fedpace.core.errors import (
@@ -115,6 +115,7 @@ __all__ = [
     "for_terminal",
     "import_path",
     "is_import_path",
+    "memory",
     "numpy_stream",
     "one_line",
     "parse",

@@ -26,6 +26,7 @@ from fedpace.core import (
     Tensors,
     Update,
     derive,
+    memory,
     with_prefix,
 )
 from fedpace.data import Federation
@@ -137,7 +138,11 @@ def train(
         check_device(plan.local, plan.device)
     module = plan.local.prepare(module, plan.seed)
     layout = plan.local.layout(module)
-    with one_thread(), plan.executor.start(module, federation, layout, plan.task, plan.device) as execution:
+    with (
+        one_thread(),
+        memory.freed_kept(),
+        plan.executor.start(module, federation, layout, plan.task, plan.device) as execution,
+    ):
         training = Training(module, federation, plan, execution, listeners)
         return training.run(None if folder is None else RunFolder(folder, plan.durability), resume=resume)
 

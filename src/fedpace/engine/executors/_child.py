@@ -10,12 +10,18 @@ from threading import Thread
 
 import torch
 
+from fedpace.core import memory
+
 LOOK = 0.5  # seconds between two looks whether the parent is still there
 
 
 def begin_child() -> None:
-    """Make this process a mere helper of its parent: one thread, deaf to the terminal, gone when the parent is gone."""
+    """Make this process a mere helper of its parent: one thread, deaf to the terminal, gone when the parent is gone.
+
+    It keeps what memory it once got for as long as it lives.
+    """
     torch.set_num_threads(1)  # first of all: a forked process hangs if it uses the thread pool that its parent started
+    memory.keep_freed()
     for name in {"SIGINT", "SIGHUP"} & set(dir(signal)):
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # the parent's business: it ends its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
