@@ -39,10 +39,6 @@ bench: $(VENV)/.installed-dev
 peers: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.peers
 
-# Beside other frameworks, which it installs into an environment of their own. See docs/performance.md.
-peers: $(VENV)/.installed-dev
-	$(BIN)/python -m benchmarks.peers
-
 docs: $(VENV)/.installed-dev
 	$(BIN)/pip install -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict

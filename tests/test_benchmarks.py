@@ -150,7 +150,9 @@ def test_a_peer_that_cannot_be_installed_is_named_and_torch_is_kept(tmp_path, mo
     monkeypatch.setattr(environment, "_run", run)
     found = environment.prepared(tmp_path / "new", python="python3")
     assert capsys.readouterr().out == "blazefl takes no part: ERROR: it needs another Python\n"
-    assert (found.python, str(found)) == (str(tmp_path / "new" / "bin" / "python"), "torch 0.1, flwr 1.41.0")
+    assert found.python == str(tmp_path / "new" / "bin" / "python")
+    monkeypatch.setattr(environment, "_run", lambda *_: "abc123\n")
+    assert str(found) == "fedpace abc123, torch 0.1, flwr 1.41.0"
     assert asked[0] == ("-m", "venv", str(tmp_path / "new"))
     installs = [arguments[5:] for arguments in asked if "install" in arguments]
     torch, fedpace, *peers = installs

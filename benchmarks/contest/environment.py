@@ -23,16 +23,14 @@ _LIST = (
 
 @dataclass(frozen=True)
 class Environment:
-    """An interpreter, and the versions of what is installed for it."""
+    """An interpreter, and the versions of what is installed for it; fedpace is that of this folder."""
 
     python: str
     versions: dict[str, str]
 
     def __str__(self) -> str:
-        named = [
-            f"{name} {self.versions[name]}" for name in ("fedpace", "torch", *PEERS, "ray") if name in self.versions
-        ]
-        return ", ".join(named)
+        named = [f"{name} {self.versions[name]}" for name in ("torch", *PEERS, "ray") if name in self.versions]
+        return ", ".join([f"fedpace {_commit()}", *named])
 
 
 def prepared(folder: Path, python: str | None) -> Environment:
@@ -80,3 +78,11 @@ def _run(python: Path | str, *arguments: str) -> str:
 def _reason(error: Exception) -> str:
     said = error.stderr.strip().splitlines() if isinstance(error, subprocess.CalledProcessError) else []
     return said[-1] if said else str(error)
+
+
+def _commit() -> str:
+    """Which state of this folder is measured."""
+    try:
+        return _run("git", "-C", str(ROOT), "describe", "--always", "--dirty").strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "without a commit"

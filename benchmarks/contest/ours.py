@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from benchmarks.contest.gate import Gate
 from benchmarks.contest.setups import Job
 
 from fedpace.core import RoundRecord
-from fedpace.data import load
+from fedpace.data import Hands, load
 from fedpace.engine import Cohort, Executor, Listener, Measuring, Plan, Processes, Serial, train
 from fedpace.engine.executors import executors
 from fedpace.methods import LocalSGD
@@ -35,7 +36,8 @@ def run(job: Job, gate: Gate) -> None:
     inputs, labels = job.stored()
     training = slice(0, job.test.start)
     test = inputs[job.test], labels[job.test]
-    data = load((inputs[training], labels[training]), test=test).partition("iid", clients=set_up.clients)
+    hands = Hands(np.arange(set_up.clients + 1) * set_up.examples)
+    data = load((inputs[training], labels[training]), test=test).partition(hands)
     local = LocalSGD(
         optimizer="sgd", lr=set_up.learning_rate, weight_decay=0, epochs=1, batch=set_up.batch, max_steps=None
     )
