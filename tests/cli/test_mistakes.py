@@ -94,7 +94,10 @@ BAD = {
     ),
     "a seed to compare": (["compare", "fedavg", "--set", "seed=2"], "use --seeds"),
     "a grid over what is set": (["sweep", "gma", "--grid", "rounds=1,2", "--rounds", "3"], "rounds: given twice"),
-    "executor": (["run", "fedavg", "--set", "executor=gpu"], "unknown executor 'gpu'; known: processes, serial"),
+    "executor": (
+        ["run", "fedavg", "--set", "executor=gpu"],
+        "unknown executor 'gpu'; known: auto, processes, serial, vectorised",
+    ),
     "tracker": (
         ["run", "fedavg", "--set", 'track=["wandb"]'],
         "input should be 'tensorboard' or 'mlflow', found 'wandb'",

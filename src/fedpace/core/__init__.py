@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fedpace._lazy import on_first_use
 
 if TYPE_CHECKING:
-    from fedpace.core import devices, memory
+    from fedpace.core import devices
     from fedpace.core._sketch import sketch
     from fedpace.core.devices import Device, Precision
     from fedpace.core.errors import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fedpace.core.flat import Buffers, FlatModule
     from fedpace.core.inputs import Inputs, call, call_with, part
     from fedpace.core.layout import Layout
+    from fedpace.core.memory import freed_kept, keep_freed
     from fedpace.core.metric import ACCURACY, Metric
     from fedpace.core.perturbation import Perturbation, Scaling, scalings
     from fedpace.core.plain_json import parse_json
@@ -113,9 +114,10 @@ __all__ = [
     "for_html",
     "for_markdown",
     "for_terminal",
+    "freed_kept",
     "import_path",
     "is_import_path",
-    "memory",
+    "keep_freed",
     "numpy_stream",
     "one_line",
     "parse",

@@ -105,7 +105,7 @@ class Layout:
     def tensors(self, vector: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Each tensor's name and its view of ``vector`` in its own shape; of vectors in rows, rows of such views."""
         for (name, part), shape in zip(self.slices.items(), self.shapes, strict=True):
-            yield name, vector[..., part].view(*vector.shape[:-1], *shape)
+            yield name, vector[..., part].view((*vector.shape[:-1], *shape))
 
     def where(self, included: Callable[[str, tuple[int, ...]], bool]) -> Tensor:
         """Boolean vector: true at the coordinates of the tensors that ``included(name, shape)`` accepts."""

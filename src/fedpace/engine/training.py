@@ -26,7 +26,7 @@ from fedpace.core import (
     Tensors,
     Update,
     derive,
-    memory,
+    freed_kept,
     with_prefix,
 )
 from fedpace.data import Federation
@@ -140,7 +140,7 @@ def train(
     layout = plan.local.layout(module)
     with (
         one_thread(),
-        memory.freed_kept(),
+        freed_kept(),
         plan.executor.start(module, federation, layout, plan.task, plan.device) as execution,
     ):
         training = Training(module, federation, plan, execution, listeners)

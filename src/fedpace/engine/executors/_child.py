@@ -10,7 +10,7 @@ from threading import Thread
 
 import torch
 
-from fedpace.core import memory
+from fedpace.core import keep_freed
 
 LOOK = 0.5  # seconds between two looks whether the parent is still there
 
@@ -21,7 +21,7 @@ def begin_child() -> None:
     It keeps what memory it once got for as long as it lives.
     """
     torch.set_num_threads(1)  # first of all: a forked process hangs if it uses the thread pool that its parent started
-    memory.keep_freed()
+    keep_freed()
     for name in {"SIGINT", "SIGHUP"} & set(dir(signal)):
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # the parent's business: it ends its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
