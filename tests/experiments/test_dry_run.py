@@ -21,6 +21,7 @@ def sent(records):
         ("fedsgd", {"rounds": 4, "cohort.number": 2}),
         ("fedpace-paper", {"rounds": 12}),  # a search, and stages that come back
         ("paced", {"rounds": 6}),  # from the second round on a pace is sent
+        ("fedavg", {"rounds": 5, "wire": "int8"}),
         ("lg_fedavg", {"rounds": 4, "data.partition.test_share": 0.2, "model": "mlp"}),
     ],
 )
@@ -37,6 +38,15 @@ def test_what_is_frozen_round_by_round_is_not_sent():
     config = load_config("fedpace", {**QUICK, "rounds": 12})
     said, records = dry_run(config), execute(config).records
     assert said.bytes_up == pytest.approx(sent(records)[0], rel=0.01)
+
+
+def test_clients_that_do_not_wait_are_sent_about_as_much():
+    partition = {"name": "iid", "clients": 6}
+    waiting = {"asynchronous.buffer": 2, "asynchronous.concurrency": 4, "speeds": "equal"}
+    config = load_config("fedavg", {**QUICK, "rounds": 40, "data.partition": partition, **waiting})
+    said, records = dry_run(config), execute(config).records
+    assert said.bytes_up == sent(records)[0]
+    assert said.bytes_down == pytest.approx(sent(records)[1], rel=0.1)
 
 
 def test_stages_and_sizes_are_told():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from time import perf_counter
 from typing import Any
 
@@ -16,7 +17,7 @@ from fedpace.analysis import duration, panels, stage_rows
 from fedpace.client import Gradient
 from fedpace.core import Buffers, RoundRecord, Update, devices
 from fedpace.data import Federation
-from fedpace.engine import Execution, Processes, Training, Turn, Worker, cores, one_thread
+from fedpace.engine import Auto, Execution, Processes, Training, Turn, Worker, cores, one_thread
 from fedpace.engine.checks import check_task
 from fedpace.experiments.config import RunConfig
 from fedpace.experiments.overviews import planned_windows
@@ -171,14 +172,17 @@ def _by_stage(config: RunConfig) -> dict[str, list[int]]:
 
 
 def _bytes(config: RunConfig, played: Mapping[int, int]) -> int:
-    """Of all rounds, of which the first ones of each stage are known: then it changes as it did last."""
-    total = 0
+    """Of all rounds, of which the first ones of each stage are known: while it freezes, each sends so much less."""
+    schedule, total = config.schedule(), 0.0
     for rounds in _by_stage(config).values():
         known = [played[number] for number in rounds[:TRIED]]
-        growth = known[-1] - known[-2] if len(known) == TRIED else 0
         left = len(rounds) - len(known)
-        total += sum(known) + left * known[-1] + growth * left * (left + 1) // 2
-    return total
+        if left and any(exchange.freezes for exchange in schedule.stage(rounds[0]).exchanges):
+            total += left * known[-1] + (known[-1] - known[-2]) * left * (left + 1) / 2
+        elif left:
+            total += left * fmean(known[1:])  # clients that do not wait are sent nothing in every other round
+        total += sum(known)
+    return round(total)
 
 
 def _seconds(config: RunConfig, played: Mapping[int, float]) -> float:
@@ -188,4 +192,4 @@ def _seconds(config: RunConfig, played: Mapping[int, float]) -> float:
 
 def _workers(config: RunConfig) -> int:
     """How many clients train at a time."""
-    return (config.executor.workers or cores()) if isinstance(config.executor, Processes) else 1
+    return (config.executor.workers or cores()) if isinstance(config.executor, Auto | Processes) else 1
